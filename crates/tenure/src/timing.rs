@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 /// assert_eq!(timing.renew_every, Duration::from_secs(4));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "TimingFields", into = "TimingFields")]
 pub struct Timing {
     /// How long a lease lasts after its last renewal. Default 30 s.

@@ -1,0 +1,665 @@
+//! The election as a state machine without I/O: (now, input) → outputs.
+//!
+//! It owns every rule of time: when to ask, when to renew, when a call is given up,
+//! when guarded work is told to stop and when the tenure ends. It reads no clock, sends
+//! nothing and sleeps never; the driver does, and the simulator does it instead.
+//!
+//! ```text
+//!                 granted                    told to stop              work done
+//!  Campaigning ─────────────▶ Leading ─────────────────▶ Draining ─────────────▶ Releasing
+//!   ▲    ▲                       │  lost, or deadline       │ deadline              │
+//!   │    └───────────────────────┴──────────────────────────┘                       │
+//!   └──────────────────────────── (rests first if it resigned) ────────────────────┘
+//! ```
+
+mod messages;
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+pub use self::messages::{Answer, CallId, Input, Operation, Output, Request};
+use crate::clock::Moment;
+use crate::error::{Error, ErrorKind};
+use crate::reason::EndReason;
+use crate::settings::Settings;
+use crate::store::{AcquireRequest, Acquired, HolderRequest, Lease, Loss, Notice, Renewed};
+use crate::words::{Attempt, Holder, Token, Version};
+
+/// The state machine of one elector. See the module's page.
+#[derive(Debug)]
+pub struct Election {
+    settings: Settings,
+    holder: Holder,
+    rng: Rng,
+    phase: Phase,
+    /// The one call that is under way.
+    pending: Option<Pending>,
+    calls: u64,
+    /// The attempt that the next acquire carries.
+    attempt: Attempt,
+    /// An acquire with that attempt may have been granted without our knowing.
+    unresolved: bool,
+    /// Calls that failed since the last that did not.
+    failures: u32,
+    /// The record of somebody else as last seen, and since when.
+    seen: Option<Seen>,
+    /// A tenure of ours whose work may not have stopped: it is not released, it runs out.
+    runs_out: Option<Token>,
+    /// It resigned, and leaves the free lease to others until it asks again.
+    resting: bool,
+    /// How many tenures have begun.
+    tenures: u64,
+    /// A notice came while a call was under way: its answer may be older.
+    look_again: bool,
+    stopping: bool,
+    outputs: Vec<Output>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Campaigning {
+        ask_at: Moment,
+    },
+    Leading(Leading),
+    Draining(Leading, Drain),
+    Releasing(Releasing),
+    /// Stopping with an unresolved attempt: find out whether it was granted.
+    FindingOut {
+        since: Moment,
+        ask_at: Moment,
+    },
+    Stopped,
+}
+
+#[derive(Clone, Debug)]
+struct Leading {
+    lease: Lease,
+    deadline: Moment,
+    renew_at: Moment,
+    progress_at: Moment,
+}
+
+#[derive(Debug)]
+struct Drain {
+    reason: EndReason,
+    /// When work that has not stopped is no longer waited for.
+    until: Moment,
+}
+
+#[derive(Debug)]
+struct Releasing {
+    lease: Lease,
+    ask_at: Moment,
+    /// When it is left to run out.
+    until: Moment,
+    /// When to campaign again.
+    rest_until: Moment,
+}
+
+#[derive(Debug)]
+struct Pending {
+    id: CallId,
+    operation: Operation,
+    sent: Moment,
+    give_up_at: Moment,
+}
+
+#[derive(Debug)]
+struct Seen {
+    holder: Holder,
+    token: Token,
+    version: Version,
+    ttl: Duration,
+    /// When an answer first showed this version: the moment that the answer came, since
+    /// the record may have been written as late as that.
+    since: Moment,
+}
+
+impl Election {
+    /// A candidate that will ask at once. The seed makes its chance repeatable.
+    pub fn new(settings: Settings, holder: Holder, seed: u64, now: Moment) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let attempt = Attempt::first(rng.u64(..));
+        Self {
+            settings,
+            holder,
+            rng,
+            phase: Phase::Campaigning { ask_at: now },
+            pending: None,
+            calls: 0,
+            attempt,
+            unresolved: false,
+            failures: 0,
+            seen: None,
+            runs_out: None,
+            resting: false,
+            tenures: 0,
+            look_again: false,
+            stopping: false,
+            outputs: Vec::new(),
+        }
+    }
+
+    /// Takes in what happened and says what is to be done.
+    pub fn step(&mut self, now: Moment, input: Input) -> Vec<Output> {
+        // The deadline comes first, whatever else there is: a late answer cannot revive.
+        self.check_deadline(now);
+        match input {
+            Input::Tick => {}
+            Input::Answer(id, answer) => self.answered(now, id, answer),
+            Input::Notice(notice) => self.noticed(now, notice),
+            Input::Resign => self.drain(now, EndReason::Resigned),
+            Input::Stop => self.stop(now),
+            Input::WorkDone => self.work_done(now),
+            Input::Progress(at) => {
+                if let Phase::Leading(leading) = &mut self.phase {
+                    leading.progress_at = leading.progress_at.max(at);
+                }
+            }
+            Input::Told => self.drain(now, EndReason::Expired),
+            Input::Overrun => {
+                if let Phase::Leading(leading) | Phase::Draining(leading, _) = &self.phase {
+                    self.runs_out = Some(leading.lease.token);
+                    self.end(now, EndReason::Expired);
+                }
+            }
+        }
+        self.turn(now);
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// When [`Input::Tick`] is due, if nothing else happens before.
+    pub fn next_wake(&self) -> Option<Moment> {
+        let give_up = self.pending.as_ref().map(|pending| pending.give_up_at);
+        let idle = self.pending.is_none();
+        let phase = match &self.phase {
+            Phase::Campaigning { ask_at } | Phase::FindingOut { ask_at, .. } => {
+                idle.then_some(*ask_at)
+            }
+            Phase::Leading(leading) => {
+                let renew = idle.then_some(leading.renew_at);
+                let stall = self.stalls_at(leading);
+                [Some(self.drain_at(leading)), renew, stall]
+                    .into_iter()
+                    .flatten()
+                    .min()
+            }
+            Phase::Draining(leading, drain) => Some(drain.until.min(leading.deadline)),
+            Phase::Releasing(releasing) => idle.then_some(releasing.ask_at.min(releasing.until)),
+            Phase::Stopped => None,
+        };
+        [give_up, phase].into_iter().flatten().min()
+    }
+
+    /// Whether the election is over.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.phase, Phase::Stopped)
+    }
+
+    // Inputs
+
+    fn check_deadline(&mut self, now: Moment) {
+        let reason = match &self.phase {
+            Phase::Leading(leading) if now >= leading.deadline => EndReason::Expired,
+            Phase::Draining(leading, drain) if now >= leading.deadline => drain.reason.clone(),
+            _ => return,
+        };
+        if let Phase::Leading(leading) | Phase::Draining(leading, _) = &self.phase {
+            self.runs_out = Some(leading.lease.token);
+        }
+        self.end(now, reason);
+    }
+
+    fn answered(&mut self, now: Moment, id: CallId, answer: Answer) {
+        let Some(pending) = self.pending.take_if(|pending| pending.id == id) else {
+            return; // It was given up, and what it said is no longer certain.
+        };
+        match answer {
+            Answer::Acquire(Ok(Acquired::Granted(lease))) => self.granted(now, &pending, lease),
+            Answer::Acquire(Ok(Acquired::Held(lease))) => {
+                self.worked();
+                self.unresolved = false;
+                self.held(now, lease);
+            }
+            Answer::Renew(Ok(renewed)) => self.renewed(now, &pending, renewed),
+            Answer::Release(Ok(_)) => {
+                self.worked();
+                self.after_release(now);
+            }
+            Answer::Read(Ok(lease)) => {
+                self.worked();
+                self.found_out(now, lease);
+            }
+            Answer::Acquire(Err(error))
+            | Answer::Renew(Err(error))
+            | Answer::Release(Err(error))
+            | Answer::Read(Err(error)) => self.failed(now, pending.operation, error),
+        }
+    }
+
+    fn granted(&mut self, now: Moment, pending: &Pending, lease: Lease) {
+        self.worked();
+        self.unresolved = true;
+        let Phase::Campaigning { ask_at } = &mut self.phase else {
+            return;
+        };
+        let leading = Leading {
+            deadline: self.settings.timing.deadline(pending.sent),
+            renew_at: pending.sent,
+            progress_at: now,
+            lease,
+        };
+        if self.stopping {
+            self.unresolved = false;
+            self.release(now, leading.lease, now);
+            return;
+        }
+        if now >= leading.deadline.saturating_sub(self.settings.timing.grace) {
+            // The answer lay about for too long. The same attempt gets the same tenure
+            // again, with a deadline that can be kept.
+            *ask_at = now;
+            return;
+        }
+        self.unresolved = false;
+        self.attempt = self.attempt.next();
+        self.seen = None;
+        self.runs_out = None;
+        self.look_again = false;
+        self.tenures += 1;
+        self.outputs.push(Output::Begin {
+            lease: leading.lease.clone(),
+            deadline: leading.deadline,
+        });
+        let renew_at = self.renew_at(pending.sent);
+        self.phase = Phase::Leading(Leading {
+            renew_at,
+            ..leading
+        });
+    }
+
+    fn held(&mut self, now: Moment, lease: Lease) {
+        let ours = lease.attempt.is_some_and(|a| a.same_elector(self.attempt));
+        if ours && self.runs_out != Some(lease.token) {
+            // A late copy of an earlier request of ours was granted: nobody leads by it.
+            self.release(now, lease, now);
+            return;
+        }
+        let ask_at = self.see(now, lease);
+        let again = std::mem::take(&mut self.look_again);
+        if let Phase::Campaigning { ask_at: next } = &mut self.phase {
+            *next = if again { now } else { ask_at };
+        }
+    }
+
+    /// Notes whose record this is and since when, and says when to ask for it.
+    fn see(&mut self, now: Moment, lease: Lease) -> Moment {
+        let timing = self.settings.timing;
+        let known = self.seen.as_ref();
+        let same_leader = known.is_some_and(|s| s.holder == lease.holder && s.token == lease.token);
+        let since = known
+            .filter(|seen| seen.version == lease.version)
+            .map_or(now, |seen| seen.since);
+        let poll_at = now + self.shorten(timing.poll_every);
+        let ends_at = match lease.rest {
+            Some(rest) => now + rest,
+            None => since + timing.watched_term(lease.ttl),
+        };
+        let spread = timing.spread();
+        // A record that should have ended and is held all the same is no reason to rush.
+        let soonest = if ends_at <= now {
+            timing.retry_first()
+        } else {
+            Duration::ZERO
+        };
+        let ours = lease.holder == self.holder;
+        self.resting = false;
+        self.seen = Some(Seen {
+            holder: lease.holder.clone(),
+            token: lease.token,
+            version: lease.version.clone(),
+            ttl: lease.ttl,
+            since,
+        });
+        if !same_leader && !ours {
+            self.outputs.push(Output::Following(lease));
+        }
+        let ends_at = ends_at.max(now + soonest) + self.chance(spread);
+        poll_at.min(ends_at).max(now + Duration::from_millis(1))
+    }
+
+    fn renewed(&mut self, now: Moment, pending: &Pending, renewed: Renewed) {
+        self.worked();
+        match renewed {
+            Renewed::Renewed(lease, request) => {
+                let renew_at = self.renew_at(pending.sent);
+                let deadline = self.settings.timing.deadline(pending.sent);
+                match &mut self.phase {
+                    Phase::Leading(leading) if leading.lease.token == lease.token => {
+                        leading.lease = lease;
+                        leading.deadline = leading.deadline.max(deadline);
+                        leading.renew_at = renew_at;
+                        let deadline = leading.deadline;
+                        if std::mem::take(&mut self.look_again) {
+                            leading.renew_at = now;
+                        }
+                        self.outputs.push(Output::Extend { deadline });
+                    }
+                    // Work has been told to stop, and is not told otherwise.
+                    Phase::Draining(leading, _) if leading.lease.token == lease.token => {
+                        leading.lease = lease;
+                    }
+                    Phase::Releasing(releasing) if releasing.lease.token == lease.token => {
+                        releasing.lease = lease;
+                    }
+                    _ => {}
+                }
+                if request == Some(HolderRequest::StepDown) {
+                    self.drain(now, EndReason::AskedToStepDown);
+                }
+            }
+            Renewed::Lost(loss) => {
+                let reason = match loss {
+                    Loss::Superseded { holder, token } => EndReason::Superseded { holder, token },
+                    Loss::Expired => EndReason::Expired,
+                    Loss::Deleted => EndReason::RecordDeleted,
+                };
+                if let Phase::Leading(_) | Phase::Draining(..) = &self.phase {
+                    self.end(now, reason);
+                }
+            }
+        }
+    }
+
+    fn noticed(&mut self, now: Moment, notice: Notice) {
+        match (&mut self.phase, notice) {
+            (Phase::Leading(leading) | Phase::Draining(leading, _), Notice::Held(lease)) => {
+                if lease.token > leading.lease.token {
+                    let (holder, token) = (lease.holder, lease.token);
+                    self.end(now, EndReason::Superseded { holder, token });
+                }
+            }
+            (Phase::Leading(leading), Notice::Free | Notice::Look) => {
+                leading.renew_at = leading.renew_at.min(now);
+                self.look_again = self.pending.is_some();
+            }
+            (Phase::Campaigning { .. }, Notice::Held(lease)) => {
+                let at = self.see(now, lease);
+                if let Phase::Campaigning { ask_at } = &mut self.phase {
+                    *ask_at = (*ask_at).min(at);
+                }
+            }
+            (Phase::Campaigning { ask_at }, Notice::Free | Notice::Look) => {
+                if !self.resting {
+                    *ask_at = (*ask_at).min(now);
+                    self.look_again = self.pending.is_some();
+                }
+            }
+            (Phase::Draining(..) | Phase::Releasing(_) | Phase::FindingOut { .. }, _) => {}
+            (Phase::Stopped, _) => {}
+        }
+    }
+
+    fn drain(&mut self, now: Moment, reason: EndReason) {
+        let Phase::Leading(leading) = &self.phase else {
+            return;
+        };
+        let leading = leading.clone();
+        let until = leading.deadline.min(now + self.settings.timing.grace);
+        self.outputs.push(Output::Drain(reason.clone()));
+        self.phase = Phase::Draining(leading, Drain { reason, until });
+    }
+
+    fn stop(&mut self, now: Moment) {
+        self.stopping = true;
+        self.drain(now, EndReason::Stopped);
+        // A drain or a release for another reason goes on, and the election stops after it.
+    }
+
+    /// Stops a candidate that has no call under way.
+    fn stop_campaign(&mut self, now: Moment) {
+        if self.unresolved {
+            let (since, ask_at) = (now, now);
+            self.phase = Phase::FindingOut { since, ask_at };
+        } else {
+            self.finish();
+        }
+    }
+
+    fn work_done(&mut self, now: Moment) {
+        let Phase::Draining(leading, drain) = &self.phase else {
+            return;
+        };
+        let (lease, reason) = (leading.lease.clone(), drain.reason.clone());
+        if reason == EndReason::Stopped && !self.settings.release_on_stop {
+            self.end(now, reason);
+            return;
+        }
+        let rest_until = now + self.rest_after(&reason);
+        self.ended(reason);
+        self.release(now, lease, rest_until);
+    }
+
+    fn found_out(&mut self, now: Moment, lease: Option<Lease>) {
+        match lease {
+            Some(lease) if lease.attempt.is_some_and(|a| a.same_elector(self.attempt)) => {
+                self.release(now, lease, now);
+            }
+            _ => self.finish(),
+        }
+    }
+
+    fn after_release(&mut self, now: Moment) {
+        let Phase::Releasing(releasing) = &self.phase else {
+            return;
+        };
+        let ask_at = releasing.rest_until.max(now);
+        self.campaign(ask_at);
+    }
+
+    fn failed(&mut self, now: Moment, operation: Operation, error: Error) {
+        if operation == Operation::Acquire && error.kind() == ErrorKind::Unavailable {
+            self.unresolved = true;
+        }
+        self.outputs.push(Output::Failed(operation, error));
+        let wait = self.retry_wait();
+        self.failures = self.failures.saturating_add(1);
+        match &mut self.phase {
+            Phase::Campaigning { ask_at } | Phase::FindingOut { ask_at, .. } => {
+                *ask_at = now + wait;
+            }
+            Phase::Leading(leading) => leading.renew_at = now + wait,
+            Phase::Releasing(releasing) => releasing.ask_at = now + wait,
+            Phase::Draining(..) | Phase::Stopped => {}
+        }
+    }
+
+    fn worked(&mut self) {
+        if self.failures > 0 {
+            self.failures = 0;
+            self.outputs.push(Output::Recovered);
+        }
+    }
+
+    // What the passing of time does
+
+    fn turn(&mut self, now: Moment) {
+        if let Some(pending) = self.pending.take_if(|pending| now >= pending.give_up_at) {
+            let waited = crate::timing::show(now - pending.sent);
+            let name = pending.operation.as_str();
+            self.outputs
+                .push(Output::Abandon(pending.id, pending.operation));
+            let error = Error::unavailable(format!(
+                "no answer to {name} after {waited}: it may or may not have worked"
+            ));
+            self.failed(now, pending.operation, error);
+        }
+        match &self.phase {
+            Phase::Leading(leading) if now >= self.drain_at(leading) => {
+                self.drain(now, EndReason::Expired);
+            }
+            Phase::Leading(leading) if self.stalls_at(leading).is_some_and(|at| now >= at) => {
+                self.drain(now, EndReason::StalledWork);
+            }
+            Phase::Draining(leading, drain) if now >= drain.until => {
+                // The work did not stop in its grace, so the lease is not handed on
+                // early: it runs out, and the next waits for that.
+                self.runs_out = Some(leading.lease.token);
+                let reason = drain.reason.clone();
+                self.end(now, reason);
+            }
+            Phase::Releasing(releasing) if now >= releasing.until => self.after_release(now),
+            Phase::FindingOut { since, .. }
+                if now >= *since + self.settings.timing.call_timeout * 2 =>
+            {
+                self.finish();
+            }
+            _ => {}
+        }
+        if self.pending.is_none() {
+            self.call_if_due(now);
+        }
+    }
+
+    fn call_if_due(&mut self, now: Moment) {
+        if self.stopping && matches!(self.phase, Phase::Campaigning { .. }) {
+            self.stop_campaign(now);
+        }
+        let key = self.settings.key.clone();
+        let (operation, request) = match &self.phase {
+            Phase::Campaigning { ask_at } if now >= *ask_at => {
+                let request = AcquireRequest {
+                    key,
+                    holder: self.holder.clone(),
+                    ttl: self.settings.timing.ttl,
+                    attempt: self.attempt,
+                    ended: self.ended_version(now),
+                };
+                (Operation::Acquire, Request::Acquire(request))
+            }
+            Phase::Leading(leading) if now >= leading.renew_at => {
+                let lease = leading.lease.clone();
+                (
+                    Operation::Renew,
+                    Request::Renew(lease, self.settings.timing.ttl),
+                )
+            }
+            Phase::Releasing(releasing) if now >= releasing.ask_at => (
+                Operation::Release,
+                Request::Release(releasing.lease.clone()),
+            ),
+            Phase::FindingOut { ask_at, .. } if now >= *ask_at => {
+                (Operation::Read, Request::Read(key))
+            }
+            _ => return,
+        };
+        self.calls += 1;
+        let id = CallId(self.calls);
+        self.pending = Some(Pending {
+            id,
+            operation,
+            sent: now,
+            give_up_at: now + self.settings.timing.call_timeout,
+        });
+        self.outputs.push(Output::Call(id, request));
+    }
+
+    /// The version that we have watched for longer than its record's term.
+    fn ended_version(&self, now: Moment) -> Option<Version> {
+        let seen = self.seen.as_ref()?;
+        let term = self.settings.timing.watched_term(seen.ttl);
+        (now >= seen.since + term).then(|| seen.version.clone())
+    }
+
+    fn drain_at(&self, leading: &Leading) -> Moment {
+        leading.deadline.saturating_sub(self.settings.timing.grace)
+    }
+
+    fn stalls_at(&self, leading: &Leading) -> Option<Moment> {
+        let after = self.settings.stall_after?;
+        Some(leading.progress_at + after)
+    }
+
+    // Changes of phase
+
+    /// Ends the tenure and goes on without a release.
+    fn end(&mut self, now: Moment, reason: EndReason) {
+        let ask_at = now + self.rest_after(&reason);
+        self.ended(reason);
+        self.campaign(ask_at);
+    }
+
+    fn ended(&mut self, reason: EndReason) {
+        self.look_again = false;
+        self.resting = reason.rests();
+        self.outputs.push(Output::End(reason));
+    }
+
+    fn rest_after(&mut self, reason: &EndReason) -> Duration {
+        if reason.rests() {
+            self.settings.rest()
+        } else {
+            self.chance(self.settings.timing.spread())
+        }
+    }
+
+    fn release(&mut self, now: Moment, lease: Lease, rest_until: Moment) {
+        self.phase = Phase::Releasing(Releasing {
+            lease,
+            ask_at: now,
+            until: now + self.settings.timing.call_timeout * 2,
+            rest_until,
+        });
+    }
+
+    /// Goes on to the next campaign, unless this was to be the last tenure.
+    fn campaign(&mut self, ask_at: Moment) {
+        self.stopping |= self.settings.once && self.tenures > 0;
+        self.phase = Phase::Campaigning { ask_at };
+        if self.stopping {
+            self.finish();
+        }
+    }
+
+    fn finish(&mut self) {
+        if !matches!(self.phase, Phase::Stopped) {
+            if let Some(pending) = self.pending.take() {
+                self.outputs
+                    .push(Output::Abandon(pending.id, pending.operation));
+            }
+            self.phase = Phase::Stopped;
+            self.outputs.push(Output::Stopped);
+        }
+    }
+
+    // Chance
+
+    fn renew_at(&mut self, sent: Moment) -> Moment {
+        sent + self.shorten(self.settings.timing.renew_every)
+    }
+
+    /// An interval less a part of it that chance takes, up to the jitter.
+    fn shorten(&mut self, interval: Duration) -> Duration {
+        interval.mul_f64(1.0 - self.settings.timing.jitter * self.rng.f64())
+    }
+
+    /// A time from zero to `most`.
+    fn chance(&mut self, most: Duration) -> Duration {
+        most.mul_f64(self.rng.f64())
+    }
+
+    /// Exponential backoff with full jitter.
+    fn retry_wait(&mut self) -> Duration {
+        let timing = self.settings.timing;
+        let leading = matches!(self.phase, Phase::Leading(_));
+        let most = if leading {
+            timing.call_timeout
+        } else {
+            timing.retry_max()
+        };
+        let grown = timing
+            .retry_first()
+            .saturating_mul(1 << self.failures.min(20));
+        self.chance(grown.min(most)).max(Duration::from_millis(1))
+    }
+}
