@@ -362,6 +362,11 @@ impl Elector {
         &self.shared.holder
     }
 
+    /// The clock that it goes by.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.shared.clock.clone()
+    }
+
     /// The settings that it was started with.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
@@ -400,6 +405,11 @@ impl ElectorBuilder {
 
     /// Checks the settings and starts the elector.
     pub fn start(self) -> Result<Elector> {
+        Ok(self.start_listening()?.0)
+    }
+
+    /// As [`start`](Self::start), with all events from the very first on.
+    pub fn start_listening(self) -> Result<(Elector, Events)> {
         self.settings.check()?;
         let traits = self.store.traits();
         traits.check_ttl(self.settings.timing.ttl)?;
@@ -429,9 +439,10 @@ impl ElectorBuilder {
             current: ArcSwapOption::empty(),
             changes: watch::channel(change).0,
         });
+        let events = shared.events.stream();
         let (orders, receiver) = mpsc::unbounded_channel();
         runtime.spawn(Driver::new(election, shared.clone(), receiver).run());
-        Ok(Elector { shared, orders })
+        Ok((Elector { shared, orders }, events))
     }
 }
 

@@ -11,8 +11,11 @@ mod guarded;
 mod held;
 mod memory;
 pub mod metric_names;
+mod owned;
+mod plain;
 mod reason;
 mod runtime;
+mod service;
 mod settings;
 mod store;
 mod timing;
@@ -26,7 +29,10 @@ pub use fence::{Fence, StaleToken};
 pub use guarded::Guarded;
 pub use held::{Tenure, WorkGuard};
 pub use memory::MemoryStore;
+pub use owned::{Acquisition, OwnedTenure, acquire, try_acquire};
+pub use plain::{LostSubscription, PlainLease};
 pub use reason::EndReason;
+pub use service::{Grant, LeaseService};
 pub use settings::Settings;
 pub use store::{
     AcquireRequest, Acquired, Asked, HolderRequest, Lease, Loss, Notice, Released, Renewed, Store,
