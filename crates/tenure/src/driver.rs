@@ -19,7 +19,8 @@ use crate::events::Event;
 use crate::held::{Extended, Tenure};
 use crate::metric_names as names;
 use crate::reason::EndReason;
-use crate::store::{Acquired, Notice, Renewed, Store};
+use crate::store::{Acquired, Lease, Notice, Renewed, Store};
+use crate::words::Token;
 
 /// How many pushed changes may wait; more are dropped, since each is only a hint.
 const NOTICES_MAX: usize = 16;
@@ -35,6 +36,8 @@ pub(crate) struct Driver {
     notices_sender: mpsc::Sender<Notice>,
     watcher: Option<tokio::task::JoinHandle<()>>,
     tenure: Option<Tenure>,
+    /// A tenure that has ended while work of it had not stopped yet.
+    ended: Option<Tenure>,
     /// The last failure that was logged, so that a long outage is one line and not a flood.
     logged: Option<String>,
 }
@@ -70,6 +73,7 @@ impl Driver {
             notices_sender,
             watcher: None,
             tenure: None,
+            ended: None,
             logged: None,
         }
     }
@@ -111,11 +115,12 @@ impl Driver {
             Some(answer) = self.calls.join_next_with_id(), if !self.calls.is_empty() => {
                 self.answer(answer)
             }
-            () = drained(self.tenure.as_ref()) => Input::WorkDone,
-            Some(notice) = self.notices.recv() => {
-                // A fresh watch says "look" once; a leader has just been confirmed.
-                Input::Notice(notice)
+            token = drained(self.tenure.as_ref()) => Input::WorkDone(token),
+            token = drained(self.ended.as_ref()) => {
+                self.ended = None;
+                Input::WorkDone(token)
             }
+            Some(notice) = self.notices.recv() => Input::Notice(notice),
             () = sleep(clock.as_ref(), wake) => Input::Tick,
         }
     }
@@ -145,7 +150,7 @@ impl Driver {
             Output::Begin { lease, deadline } => self.begin(lease, deadline),
             Output::Extend { deadline } => return self.extend(deadline),
             Output::Drain(reason) => return self.drain(reason),
-            Output::End(reason) => self.end(reason),
+            Output::End(reason) => return self.end(reason),
             Output::Following(lease) => {
                 tracing::info!(
                     key = %lease.key, holder = %lease.holder, token = lease.token.0,
@@ -166,7 +171,7 @@ impl Driver {
         None
     }
 
-    fn begin(&mut self, lease: crate::store::Lease, deadline: Moment) {
+    fn begin(&mut self, lease: Lease, deadline: Moment) {
         let grace = self.shared.settings.timing.grace;
         let clock = self.shared.clock.clone();
         tracing::info!(
@@ -207,13 +212,11 @@ impl Driver {
         );
         let idle = tenure.drain();
         self.shared.events.tell(&Event::Stopping { token, reason });
-        idle.then_some(Input::WorkDone)
+        idle.then_some(Input::WorkDone(token))
     }
 
-    fn end(&mut self, reason: EndReason) {
-        let Some(tenure) = self.tenure.take() else {
-            return;
-        };
+    fn end(&mut self, reason: EndReason) -> Option<Input> {
+        let tenure = self.tenure.take()?;
         tenure.end(reason.clone());
         self.shared.set_tenure(None);
         self.shared.leader.store(None);
@@ -228,6 +231,11 @@ impl Driver {
             .record(lasted.as_secs_f64());
         self.show_leading(false);
         self.shared.events.tell(&Event::Lost { token, reason });
+        if tenure.drain() {
+            return Some(Input::WorkDone(token));
+        }
+        self.ended = Some(tenure);
+        None
     }
 
     fn failed(&mut self, operation: Operation, error: Error) {
@@ -368,9 +376,12 @@ impl Drop for BreakdownGuard {
     }
 }
 
-async fn drained(tenure: Option<&Tenure>) {
+async fn drained(tenure: Option<&Tenure>) -> Token {
     match tenure {
-        Some(tenure) => tenure.work_done().await,
+        Some(tenure) => {
+            tenure.work_done().await;
+            tenure.token()
+        }
         None => std::future::pending().await,
     }
 }

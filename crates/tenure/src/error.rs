@@ -32,6 +32,7 @@ pub enum ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    may_have_worked: bool,
 }
 
 impl Error {
@@ -40,7 +41,20 @@ impl Error {
         self.kind
     }
 
-    /// Try again.
+    /// Whether what was asked for may have happened all the same.
+    pub fn may_have_worked(&self) -> bool {
+        self.may_have_worked
+    }
+
+    /// Try again; nothing was sent, so nothing has happened.
+    pub fn unreachable(message: impl Into<String>) -> Self {
+        Self {
+            may_have_worked: false,
+            ..Self::of(ErrorKind::Unavailable, message)
+        }
+    }
+
+    /// Try again; what was asked for may or may not have happened.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::of(ErrorKind::Unavailable, message)
     }
@@ -74,6 +88,7 @@ impl Error {
         Self {
             kind,
             message: message.into(),
+            may_have_worked: kind == ErrorKind::Unavailable,
         }
     }
 }

@@ -44,10 +44,16 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Begins the term of a live lease anew, if holder and token are the record's.
     ///
-    /// A lease whose term has ended is [`Renewed::Lost`], even if nobody took it since.
+    /// By holder and token, not by version: a holder whose last answer was lost has an
+    /// older one. A store that compares versions reads again and compares those two.
+    ///
+    /// Where the store has a clock, a lease whose term has ended is lost
+    /// ([`Loss::Expired`]), even if nobody took it since. A store without one renews it
+    /// until somebody takes it.
     async fn renew(&self, lease: &Lease, ttl: Duration) -> Result<Renewed>;
 
-    /// Ends the lease, if holder and token are the record's; else does nothing.
+    /// Ends the lease, if holder and token are the record's, whatever the version; else
+    /// does nothing.
     async fn release(&self, lease: &Lease) -> Result<Released>;
 
     /// The live lease of this key, if there is one.
@@ -56,7 +62,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// [`rest`](Lease::rest) unknown.
     async fn read(&self, key: &Key) -> Result<Option<Lease>>;
 
-    /// The live leases whose keys begin with `prefix`, in the order of their keys, at most `limit`.
+    /// The live leases whose keys begin with `prefix`, in the order of their keys' bytes,
+    /// at most `limit`.
     async fn list(&self, prefix: &str, limit: usize) -> Result<Vec<Lease>> {
         let _ = (prefix, limit);
         Err(self.cannot("list leases"))
@@ -73,7 +80,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Pushed changes of this key, for stores that can. Each notice is a hint: it may
-    /// come late, twice or never, so nobody relies on one, and polling goes on.
+    /// come late, twice or never, so nobody relies on one, and polling goes on. A change
+    /// that is made after this has returned is pushed if all goes well.
     ///
     /// The stream ends when the store cannot go on; the caller may ask for a new one.
     async fn watch(&self, key: &Key) -> Result<BoxStream<'static, Notice>> {
@@ -82,7 +90,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Leaves a request for the present holder, who finds it in the answer to its next
-    /// renewal. It is gone with the tenure that it was made to.
+    /// renewal and in each one after that. It is gone with the tenure that it was made to.
     async fn ask(&self, key: &Key, request: HolderRequest) -> Result<Asked> {
         let _ = (key, request);
         Err(self.cannot("carry requests to a holder"))

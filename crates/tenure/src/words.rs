@@ -152,7 +152,7 @@ impl Token {
     /// assert_eq!(Token::next(Token(1_000), 7), Token(1_001));
     /// ```
     pub fn next(last: Token, store_clock_us: u64) -> Token {
-        Token((last.0 + 1).max(store_clock_us))
+        Token(last.0.saturating_add(1).max(store_clock_us))
     }
 }
 

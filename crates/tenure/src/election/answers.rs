@@ -111,7 +111,7 @@ impl Election {
         } else {
             Duration::ZERO
         };
-        let ours = lease.holder == self.holder;
+        let ours = lease.attempt.is_some_and(|a| a.same_elector(self.attempt));
         self.resting = false;
         self.seen = Some(Seen {
             holder: lease.holder.clone(),

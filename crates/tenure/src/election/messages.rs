@@ -6,7 +6,7 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::reason::EndReason;
 use crate::store::{AcquireRequest, Acquired, Lease, Notice, Released, Renewed};
-use crate::words::Key;
+use crate::words::{Key, Token};
 
 /// What happened.
 #[derive(Clone, Debug)]
@@ -21,8 +21,9 @@ pub enum Input {
     Resign,
     /// The elector is to end its tenure, release it and stop.
     Stop,
-    /// All guarded work of the tenure has stopped, after [`Output::Drain`].
-    WorkDone,
+    /// All guarded work of the tenure with this token has stopped, after
+    /// [`Output::Drain`] or [`Output::End`].
+    WorkDone(Token),
     /// The work reported progress at this moment.
     Progress(Moment),
     /// Somebody asked the tenure after its deadline, before an extension came: it has ended.

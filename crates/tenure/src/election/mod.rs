@@ -23,7 +23,7 @@ use fastrand::Rng;
 pub use self::messages::{Answer, CallId, Input, Operation, Output, Request};
 use self::state::{Drain, Leading, Pending, Phase, Releasing, Seen};
 use crate::clock::Moment;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::reason::EndReason;
 use crate::settings::Settings;
 use crate::store::{AcquireRequest, Lease};
@@ -94,7 +94,7 @@ impl Election {
             Input::Notice(notice) => self.noticed(now, notice),
             Input::Resign => self.drain(now, EndReason::Resigned),
             Input::Stop => self.stop(now),
-            Input::WorkDone => self.work_done(now),
+            Input::WorkDone(token) => self.work_done(now, token),
             Input::Progress(at) => {
                 if let Phase::Leading(leading) = &mut self.phase {
                     leading.progress_at = leading.progress_at.max(at);
@@ -180,10 +180,14 @@ impl Election {
         }
     }
 
-    fn work_done(&mut self, now: Moment) {
+    fn work_done(&mut self, now: Moment, token: Token) {
+        self.runs_out.take_if(|runs_out| *runs_out == token);
         let Phase::Draining(leading, drain) = &self.phase else {
             return;
         };
+        if leading.lease.token != token {
+            return; // Work of an earlier tenure that took long to stop.
+        }
         let (lease, reason) = (leading.lease.clone(), drain.reason.clone());
         if reason == EndReason::Stopped && !self.settings.release_on_stop {
             self.end(now, reason);
@@ -203,7 +207,7 @@ impl Election {
     }
 
     fn failed(&mut self, now: Moment, operation: Operation, error: Error) {
-        if operation == Operation::Acquire && error.kind() == ErrorKind::Unavailable {
+        if operation == Operation::Acquire && error.may_have_worked() {
             self.unresolved = true;
         }
         self.outputs.push(Output::Failed(operation, error));
@@ -255,7 +259,7 @@ impl Election {
             }
             Phase::Releasing(releasing) if now >= releasing.until => self.after_release(now),
             Phase::FindingOut { since, .. }
-                if now >= *since + self.settings.timing.call_timeout * 2 =>
+                if now >= *since + self.settings.timing.call_timeout =>
             {
                 self.finish();
             }
@@ -349,10 +353,12 @@ impl Election {
     }
 
     fn release(&mut self, now: Moment, lease: Lease, rest_until: Moment) {
+        // One that stops does not wait longer than a call may take.
+        let calls = if self.stopping { 1 } else { 2 };
         self.phase = Phase::Releasing(Releasing {
             lease,
             ask_at: now,
-            until: now + self.settings.timing.call_timeout * 2,
+            until: now + self.settings.timing.call_timeout * calls,
             rest_until,
         });
     }
