@@ -1,6 +1,6 @@
 //! The in-memory store: the reference, for tests and for one process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -17,6 +17,9 @@ use crate::store::{
 };
 use crate::words::{Attempt, Holder, Key, Token, Version};
 
+/// How many notices a slow watcher may lie behind.
+const NOTICES_MAX: usize = 16;
+
 /// Leases in the memory of this process. Clones share them.
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
@@ -28,12 +31,13 @@ struct Shared {
     clock: Arc<dyn Clock>,
     own_clock: bool,
     records: Mutex<Records>,
-    changes: broadcast::Sender<(Key, Notice)>,
 }
 
 #[derive(Debug, Default)]
 struct Records {
     by_key: BTreeMap<Key, Record>,
+    /// One channel for each key that is watched.
+    watched: HashMap<Key, broadcast::Sender<Notice>>,
     revision: u64,
 }
 
@@ -73,13 +77,10 @@ impl MemoryStore {
     }
 
     fn make(clock: Arc<dyn Clock>, own_clock: bool) -> Self {
-        let (changes, _) = broadcast::channel(1024);
-        let records = Mutex::default();
         let shared = Shared {
             clock,
             own_clock,
-            records,
-            changes,
+            records: Mutex::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -88,8 +89,9 @@ impl MemoryStore {
 
     /// Removes the record, as an operator might do by hand.
     pub fn delete(&self, key: &Key) {
-        self.records().by_key.remove(key);
-        self.tell(key, Notice::Free);
+        let mut records = self.records();
+        records.by_key.remove(key);
+        records.tell(key, Notice::Free);
     }
 
     fn records(&self) -> MutexGuard<'_, Records> {
@@ -99,11 +101,6 @@ impl MemoryStore {
             .records
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn tell(&self, key: &Key, notice: Notice) {
-        // No receiver is no error.
-        let _ = self.shared.changes.send((key.clone(), notice));
     }
 
     fn clock_us(&self) -> u64 {
@@ -138,6 +135,21 @@ impl Records {
     fn next_revision(&mut self) -> u64 {
         self.revision += 1;
         self.revision
+    }
+
+    fn watch(&mut self, key: &Key) -> broadcast::Receiver<Notice> {
+        let channel = self.watched.entry(key.clone());
+        let sender = channel.or_insert_with(|| broadcast::channel(NOTICES_MAX).0);
+        sender.subscribe()
+    }
+
+    fn tell(&mut self, key: &Key, notice: Notice) {
+        // An error means that the last watcher has gone.
+        if let Some(sender) = self.watched.get(key)
+            && sender.send(notice).is_err()
+        {
+            self.watched.remove(key);
+        }
     }
 }
 
@@ -195,7 +207,7 @@ impl Store for MemoryStore {
         };
         let lease = self.lease(&request.key, &record, &request.holder, now);
         records.by_key.insert(request.key.clone(), record);
-        self.tell(&request.key, Notice::Held(lease.clone()));
+        records.tell(&request.key, Notice::Held(lease.clone()));
         Ok(Acquired::Granted(lease))
     }
 
@@ -240,7 +252,7 @@ impl Store for MemoryStore {
         record.holder = None;
         record.request = None;
         record.version = revision;
-        self.tell(&lease.key, Notice::Free);
+        records.tell(&lease.key, Notice::Free);
         Ok(Released::Released)
     }
 
@@ -269,21 +281,14 @@ impl Store for MemoryStore {
     }
 
     async fn watch(&self, key: &Key) -> Result<BoxStream<'static, Notice>> {
-        let changes = self.shared.changes.subscribe();
-        let key = key.clone();
-        let notices = stream::unfold((changes, key), |(mut changes, key)| async {
-            loop {
-                match changes.recv().await {
-                    Ok((changed, notice)) if changed == key => {
-                        return Some((notice, (changes, key)));
-                    }
-                    Ok(_) => {}
-                    Err(broadcast::error::RecvError::Lagged(_)) => {
-                        return Some((Notice::Look, (changes, key)));
-                    }
-                    Err(broadcast::error::RecvError::Closed) => return None,
-                }
-            }
+        let changes = self.records().watch(key);
+        let notices = stream::unfold(changes, |mut changes| async {
+            let notice = match changes.recv().await {
+                Ok(notice) => notice,
+                Err(broadcast::error::RecvError::Lagged(_)) => Notice::Look,
+                Err(broadcast::error::RecvError::Closed) => return None,
+            };
+            Some((notice, changes))
         });
         Ok(notices.boxed())
     }
@@ -299,7 +304,7 @@ impl Store for MemoryStore {
         };
         record.request = Some(request);
         let token = record.token;
-        self.tell(key, Notice::Look);
+        records.tell(key, Notice::Look);
         Ok(Asked::Left { holder, token })
     }
 }
