@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p tenure --example ten_thousand`
 
+#![allow(clippy::print_stdout, reason = "printing is what it is for")]
+
 use std::time::Duration;
 
 use tenure::{BootClock, Clock, Elector, MemoryStore, Settings, Timing};

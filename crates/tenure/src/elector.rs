@@ -405,11 +405,20 @@ impl ElectorBuilder {
 
     /// Checks the settings and starts the elector.
     pub fn start(self) -> Result<Elector> {
-        Ok(self.start_listening()?.0)
+        let (elector, driver, runtime) = self.make()?;
+        runtime.spawn(driver.run());
+        Ok(elector)
     }
 
     /// As [`start`](Self::start), with all events from the very first on.
     pub fn start_listening(self) -> Result<(Elector, Events)> {
+        let (elector, driver, runtime) = self.make()?;
+        let events = elector.events();
+        runtime.spawn(driver.run());
+        Ok((elector, events))
+    }
+
+    fn make(self) -> Result<(Elector, Driver, Handle)> {
         self.settings.check()?;
         let traits = self.store.traits();
         traits.check_ttl(self.settings.timing.ttl)?;
@@ -439,10 +448,9 @@ impl ElectorBuilder {
             current: ArcSwapOption::empty(),
             changes: watch::channel(change).0,
         });
-        let events = shared.events.stream();
         let (orders, receiver) = mpsc::unbounded_channel();
-        runtime.spawn(Driver::new(election, shared.clone(), receiver).run());
-        Ok((Elector { shared, orders }, events))
+        let driver = Driver::new(election, shared.clone(), receiver);
+        Ok((Elector { shared, orders }, driver, runtime))
     }
 }
 

@@ -80,31 +80,32 @@ pub struct Subscription {
 
 #[derive(Debug)]
 pub(crate) struct Hub {
-    stream: broadcast::Sender<Event>,
-    handlers: Mutex<Handlers>,
+    listeners: Mutex<Listeners>,
 }
 
 #[derive(Debug, Default)]
-struct Handlers {
+struct Listeners {
     next_id: u64,
     closed: bool,
+    /// Made for the first stream: its backlog is most of an elector's memory.
+    stream: Option<broadcast::Sender<Event>>,
     senders: Vec<(u64, SyncSender<Event>)>,
 }
 
 impl Hub {
     pub(crate) fn new() -> Arc<Self> {
-        let (stream, _) = broadcast::channel(BACKLOG);
         Arc::new(Self {
-            stream,
-            handlers: Mutex::default(),
+            listeners: Mutex::default(),
         })
     }
 
     pub(crate) fn tell(&self, event: &Event) {
-        // No listener is no error.
-        let _ = self.stream.send(event.clone());
-        let mut handlers = self.handlers();
-        handlers
+        let mut listeners = self.listeners();
+        if let Some(stream) = &listeners.stream {
+            // No listener is no error.
+            let _ = stream.send(event.clone());
+        }
+        listeners
             .senders
             .retain(|(_, sender)| match sender.try_send(event.clone()) {
                 Ok(()) => true,
@@ -115,14 +116,20 @@ impl Hub {
                 Err(TrySendError::Disconnected(_)) => false,
             });
         if matches!(event, Event::Stopped) {
-            handlers.closed = true;
-            handlers.senders.clear();
+            listeners.closed = true;
+            listeners.stream = None;
+            listeners.senders.clear();
         }
     }
 
     pub(crate) fn stream(&self) -> Events {
-        let receiver = self.stream.subscribe();
-        let events = stream::unfold(Some(receiver), |receiver| async move {
+        let mut listeners = self.listeners();
+        let receiver = (!listeners.closed).then(|| {
+            let stream = &mut listeners.stream;
+            let stream = stream.get_or_insert_with(|| broadcast::channel(BACKLOG).0);
+            stream.subscribe()
+        });
+        let events = stream::unfold(receiver, |receiver| async move {
             let mut receiver = receiver?;
             match receiver.recv().await {
                 Ok(Event::Stopped) => Some((Event::Stopped, None)),
@@ -150,12 +157,12 @@ impl Hub {
             }
         };
         let thread = std::thread::Builder::new().name("tenure-handler".into());
-        let mut handlers = self.handlers();
-        let id = handlers.next_id;
-        handlers.next_id += 1;
-        if !handlers.closed {
+        let mut listeners = self.listeners();
+        let id = listeners.next_id;
+        listeners.next_id += 1;
+        if !listeners.closed {
             match thread.spawn(run) {
-                Ok(_) => handlers.senders.push((id, sender)),
+                Ok(_) => listeners.senders.push((id, sender)),
                 Err(error) => tracing::error!(%error, "no thread for an event handler"),
             }
         }
@@ -165,9 +172,11 @@ impl Hub {
         }
     }
 
-    fn handlers(&self) -> MutexGuard<'_, Handlers> {
+    fn listeners(&self) -> MutexGuard<'_, Listeners> {
         // No code of others runs under this lock, so it is whole even after a panic.
-        self.handlers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -204,7 +213,7 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         if let Some(hub) = self.hub.upgrade() {
-            hub.handlers().senders.retain(|(id, _)| *id != self.id);
+            hub.listeners().senders.retain(|(id, _)| *id != self.id);
         }
     }
 }

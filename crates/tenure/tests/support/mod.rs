@@ -4,6 +4,7 @@
 //! panic inside a store) are ones that no real in-process store can be made to have.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(dead_code, reason = "not every test file needs every fault")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
