@@ -345,6 +345,10 @@ mod tests {
     use crate::words::{Attempt, Version};
 
     fn tenure(clock: &ManualClock) -> Tenure {
+        tenure_on(Arc::new(clock.clone()))
+    }
+
+    fn tenure_on(clock: Arc<dyn Clock>) -> Tenure {
         let lease = Lease {
             key: Key::new("k").unwrap(),
             holder: Holder::new("h").unwrap(),
@@ -356,12 +360,7 @@ mod tests {
             version: Version::new("1"),
         };
         let deadline = clock.now() + Duration::from_secs(10);
-        Tenure::new(
-            lease,
-            deadline,
-            Duration::from_secs(2),
-            Arc::new(clock.clone()),
-        )
+        Tenure::new(lease, deadline, Duration::from_secs(2), clock)
     }
 
     #[test]
@@ -385,6 +384,45 @@ mod tests {
         clock.advance(Duration::from_secs(3600));
         let late = tenure.extend(clock.now() + Duration::from_secs(10));
         assert_eq!(late, Extended::Overrun);
+        assert!(!tenure.is_valid());
+    }
+
+    /// A clock in which something happens just after it was read.
+    #[derive(Clone, Debug)]
+    struct RacingClock {
+        clock: ManualClock,
+        just_after: Arc<Mutex<Option<Tenure>>>,
+    }
+
+    impl Clock for RacingClock {
+        fn now(&self) -> Moment {
+            let now = self.clock.now();
+            let asked = self.just_after.lock().unwrap().take();
+            if let Some(tenure) = asked {
+                self.clock.advance(Duration::from_secs(10));
+                assert!(!tenure.is_valid());
+            }
+            now
+        }
+        fn wall(&self) -> std::time::SystemTime {
+            self.clock.wall()
+        }
+        fn sleep_until(&self, moment: Moment) -> crate::clock::Sleep {
+            self.clock.sleep_until(moment)
+        }
+    }
+
+    #[test]
+    fn who_was_told_that_it_has_ended_never_hears_otherwise() {
+        let clock = RacingClock {
+            clock: ManualClock::new(),
+            just_after: Arc::default(),
+        };
+        let tenure = tenure_on(Arc::new(clock.clone()));
+        let to = clock.now() + Duration::from_secs(20);
+        // The driver reads the clock, is interrupted, and somebody asks meanwhile.
+        *clock.just_after.lock().unwrap() = Some(tenure.clone());
+        assert_eq!(tenure.extend(to), Extended::Overrun);
         assert!(!tenure.is_valid());
     }
 
