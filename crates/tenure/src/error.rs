@@ -93,6 +93,13 @@ impl Error {
     }
 }
 
+/// So that a checked name can stand wherever a name is expected.
+impl From<std::convert::Infallible> for Error {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}
+
 impl ErrorKind {
     /// The kind as one word, for logs, metrics and JSON.
     pub fn as_str(self) -> &'static str {
