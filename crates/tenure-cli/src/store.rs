@@ -39,17 +39,19 @@ impl Place {
 
     /// Opens the store for a short subcommand: its leases outlive it.
     pub async fn open(&self) -> Result<Arc<dyn Store>> {
-        open(&self.url, Liveness::None).await
+        let options = OpenOptions::new().liveness(Liveness::None).inline(true);
+        tenure_stores::open_with(&self.url, options).await
     }
 }
 
 impl Opener {
     /// Opens the store. This may start threads.
+    ///
+    /// A file is used on this thread, which is cheaper: should its disk hang, then the
+    /// guardian, another process, still ends the command in time.
     pub async fn open(self) -> Result<Arc<dyn Store>> {
-        open(&self.url, Liveness::Prepared(self.prepared)).await
+        let liveness = Liveness::Prepared(self.prepared);
+        let options = OpenOptions::new().liveness(liveness).inline(true);
+        tenure_stores::open_with(&self.url, options).await
     }
-}
-
-async fn open(url: &str, liveness: Liveness) -> Result<Arc<dyn Store>> {
-    tenure_stores::open_with(url, OpenOptions::new().liveness(liveness)).await
 }

@@ -47,6 +47,9 @@ pub(crate) struct Worker {
     patience: Duration,
     /// The connection, for calls on the caller's thread.
     inline: Option<Arc<Mutex<Leases>>>,
+    /// What the thread will need. With calls on the caller's thread it starts only when
+    /// something has to wait: a short run never pays for it.
+    not_started: Mutex<Option<Receiver<(Moment, Call)>>>,
 }
 
 /// What both sides look at: cheaper than to ask the channels again and again.
@@ -60,24 +63,39 @@ struct Counts {
 impl Worker {
     pub(crate) fn start(leases: Leases, patience: Duration, calls_run: Calls) -> Result<Self> {
         let (calls, incoming) = mpsc::channel();
-        let counts = Arc::new(Counts::default());
-        let shared = counts.clone();
         let leases = Arc::new(Mutex::new(leases));
-        let inline = (calls_run == Calls::Inline).then(|| leases.clone());
+        let worker = Self {
+            calls,
+            counts: Arc::default(),
+            patience,
+            inline: (calls_run == Calls::Inline).then(|| leases.clone()),
+            not_started: Mutex::new(Some(incoming)),
+        };
+        if worker.inline.is_none() {
+            worker.start_thread(leases)?;
+        }
+        Ok(worker)
+    }
+
+    /// Starts the thread, if it was not started before.
+    fn start_thread(&self, leases: Arc<Mutex<Leases>>) -> Result<()> {
+        let mut not_started = self
+            .not_started
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(incoming) = not_started.take() else {
+            return Ok(());
+        };
+        let counts = self.counts.clone();
         std::thread::Builder::new()
             .name("tenure-sqlite".into())
-            .spawn(move || work(&leases, &incoming, &shared))
+            .spawn(move || work(&leases, &incoming, &counts))
             .map_err(|error| {
                 Error::unavailable(format!(
-                    "the store's thread cannot start ({error}): try again"
+                    "the store's thread cannot start ({error}): open the store again"
                 ))
             })?;
-        Ok(Self {
-            calls,
-            counts,
-            patience,
-            inline,
-        })
+        Ok(())
     }
 
     /// Runs `call`, a second time only if the first one found the file locked. A caller
@@ -117,6 +135,9 @@ impl Worker {
     }
 
     fn send(&self, now: Moment, call: Call) -> Result<u64> {
+        if let Some(leases) = &self.inline {
+            self.start_thread(leases.clone())?;
+        }
         // What waits behind a call that waits for a lock does not begin a wait of its own.
         let until = now + self.patience;
         self.calls.send((until, call)).map_err(|_| gone())?;
@@ -151,6 +172,18 @@ impl Worker {
             }
         }
         answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // A thread that was started closes when its calls end; one that was not, cannot.
+        let not_started = self.not_started.get_mut();
+        let not_started = not_started.unwrap_or_else(PoisonError::into_inner);
+        if let (Some(_), Some(leases)) = (not_started, &self.inline) {
+            let mut leases = leases.lock().unwrap_or_else(PoisonError::into_inner);
+            leases.close();
+        }
     }
 }
 

@@ -34,6 +34,7 @@ pub struct Prepared {
 #[must_use = "hand it to `open_with`"]
 pub struct OpenOptions {
     liveness: Liveness,
+    inline: bool,
 }
 
 impl OpenOptions {
@@ -45,6 +46,13 @@ impl OpenOptions {
     /// How others notice that the holder has died. Default [`Liveness::Process`].
     pub fn liveness(mut self, liveness: Liveness) -> Self {
         self.liveness = liveness;
+        self
+    }
+
+    /// Whether a store in a file may use the caller's thread for what does not have to
+    /// wait. Cheaper, but a hung disk then holds up that thread. Off by default.
+    pub fn inline(mut self, inline: bool) -> Self {
+        self.inline = inline;
         self
     }
 }
@@ -84,7 +92,7 @@ pub async fn open_with(url: &str, options: OpenOptions) -> Result<Arc<dyn Store>
             path,
             network_allowed,
         } => {
-            use tenure_sqlite::{Liveness as Life, SqliteStore};
+            use tenure_sqlite::{Calls, Liveness as Life, SqliteStore};
             let liveness = match options.liveness {
                 Liveness::Process => Life::Process,
                 Liveness::None => Life::None,
@@ -92,10 +100,14 @@ pub async fn open_with(url: &str, options: OpenOptions) -> Result<Arc<dyn Store>
                     Error::invalid("what was prepared is for another store: prepare this one")
                 })?,
             };
-            let options = SqliteStore::options(path)
+            let sqlite = SqliteStore::options(path)
                 .liveness(liveness)
                 .allow_network_file_system(network_allowed);
-            let store = beside(move || options.open()).await?;
+            let store = if options.inline {
+                sqlite.calls(Calls::Inline).open()?
+            } else {
+                beside(move || sqlite.open()).await?
+            };
             Ok(Arc::new(store))
         }
     }

@@ -123,8 +123,13 @@ impl Clock for BootClock {
     }
 
     fn sleep_until(&self, moment: Moment) -> Sleep {
-        let mut woken = resumes();
         Box::pin(async move {
+            // A short sleep needs nobody to look after it.
+            tokio::time::sleep((moment - BootClock.now()).min(NAP)).await;
+            if BootClock.now() >= moment {
+                return;
+            }
+            let mut woken = resumes();
             loop {
                 let left = moment - BootClock.now();
                 if left.is_zero() {
@@ -141,11 +146,13 @@ impl Clock for BootClock {
     }
 }
 
+/// How long the thread that looks for a resume naps.
+const NAP: Duration = Duration::from_millis(500);
+
 /// A channel that is told each time the machine has slept. One thread per process
 /// compares the clock with how long it meant to nap.
 fn resumes() -> watch::Receiver<u64> {
     use std::sync::OnceLock;
-    const NAP: Duration = Duration::from_millis(500);
     static CHANNEL: OnceLock<watch::Sender<u64>> = OnceLock::new();
     CHANNEL
         .get_or_init(|| {

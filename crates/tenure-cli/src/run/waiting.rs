@@ -101,7 +101,9 @@ fn campaign(job: &Job, holder: &Holder, store: Arc<dyn Store>) -> Result<(Electo
     settings.timing = job.timing;
     // After a loss the work has to end before anybody campaigns again.
     settings.once = true;
+    // This runtime has nothing else to do, so the elector needs no thread of its own.
     Elector::builder(store, settings)
+        .runtime(tokio::runtime::Handle::current())
         .start_listening()
         .map_err(refused)
 }
