@@ -83,6 +83,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// come late, twice or never, so nobody relies on one, and polling goes on. A change
     /// that is made after this has returned is pushed if all goes well.
     ///
+    /// A renewal alone is no change: it is not pushed, or only as [`Notice::Held`].
+    ///
     /// The stream ends when the store cannot go on; the caller may ask for a new one.
     async fn watch(&self, key: &Key) -> Result<BoxStream<'static, Notice>> {
         let _ = key;

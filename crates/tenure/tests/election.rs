@@ -521,6 +521,84 @@ fn a_leader_whose_record_seems_free_looks_at_once() {
 }
 
 #[test]
+fn a_store_that_pushes_every_renewal_makes_no_storm() {
+    let mut bench = Bench::new();
+    bench.elect(5);
+    let mut renewals = 0;
+    while bench.now < bench.start + seconds(100.0) {
+        bench.run_until((bench.now - bench.start).as_secs_f64() + 0.05);
+        if bench.call.is_some() {
+            renewals += 1;
+            let at = (bench.now - bench.start).as_secs_f64();
+            bench.answer(at, renewed(5));
+            bench.step(Input::Notice(Notice::Look));
+        }
+    }
+    assert!(renewals < 70, "{renewals} renewals where ten are enough");
+}
+
+#[test]
+fn an_old_tenure_that_runs_out_is_not_freed_by_a_stop_that_finds_out() {
+    let mut bench = Bench::new();
+    bench.elect(1);
+    bench.at(1.0, Input::Resign);
+    bench.run_until(37.0); // its work has not stopped in its grace
+    let old = Lease {
+        // Of the campaign before this one, of the same elector.
+        attempt: Some(Attempt::from_u64(bench.attempt().as_u64() - 1)),
+        ..lease("me", 1)
+    };
+    bench.answer(37.1, Answer::Acquire(Err(down())));
+    bench.step(Input::Stop);
+    let outputs = bench.answer(37.2, Answer::Read(Ok(Some(old))));
+    assert!(matches!(outputs[..], [.., Output::Stopped]), "{outputs:?}");
+    assert!(bench.call.is_none(), "work of that tenure may still run");
+}
+
+#[test]
+fn the_late_echo_of_an_own_renewal_does_not_end_the_rest() {
+    let mut bench = Bench::new();
+    bench.step(Input::Tick);
+    let mine = bench.own_lease(1);
+    bench.answer(0.1, granted(mine.clone()));
+    bench.at(1.0, Input::Resign);
+    bench.at(1.1, Input::WorkDone(Token(1)));
+    bench.answer(1.2, Answer::Release(Ok(Released::Released)));
+    bench.step(Input::Notice(Notice::Held(mine)));
+    bench.step(Input::Notice(Notice::Free));
+    assert!(bench.run_until(30.0).is_empty(), "it rests");
+}
+
+#[test]
+fn a_call_that_fails_during_a_rest_does_not_end_it() {
+    let mut bench = Bench::new();
+    bench.elect(1);
+    bench.run_until(10.0); // a renewal is under way and gets no answer
+    bench.at(10.1, Input::Resign);
+    let outputs = bench.run_until(44.0); // the work does not stop in its grace of 5 s
+    assert_eq!(ends(&outputs).len(), 1);
+    let asked = |o: &Output| matches!(o, Output::Call(_, Request::Acquire(_)));
+    assert!(!outputs.iter().any(|(_, o)| asked(o)), "{outputs:?}");
+    assert!(bench.run_until(46.0).iter().any(|(_, o)| asked(o)));
+}
+
+#[test]
+fn work_that_stops_after_its_grace_frees_the_lease_at_once() {
+    let mut bench = Bench::new();
+    bench.elect(1);
+    bench.at(1.0, Input::Resign);
+    bench.run_until(7.0);
+    assert!(bench.call.is_none());
+    bench.at(8.0, Input::WorkDone(Token(1)));
+    assert!(matches!(bench.call, Some((_, Request::Release(_)))));
+    bench.answer(8.1, Answer::Release(Ok(Released::Released)));
+    assert!(
+        bench.run_until(35.0).is_empty(),
+        "and it rests all the same"
+    );
+}
+
+#[test]
 fn a_push_during_a_call_is_not_lost() {
     let mut bench = Bench::new();
     bench.step(Input::Tick);

@@ -45,7 +45,10 @@ impl Election {
         };
         let leading = Leading {
             deadline: self.settings.timing.deadline(pending.sent),
+            sent: pending.sent,
             renew_at: pending.sent,
+            renew_by: pending.sent,
+            looks: 0,
             progress_at: now,
             lease,
         };
@@ -73,14 +76,13 @@ impl Election {
         let renew_at = self.renew_at(pending.sent);
         self.phase = Phase::Leading(Leading {
             renew_at,
+            renew_by: renew_at,
             ..leading
         });
     }
 
     fn held(&mut self, now: Moment, lease: Lease) {
-        let ours = lease.attempt.is_some_and(|a| a.same_elector(self.attempt));
-        if ours && self.runs_out != Some(lease.token) {
-            // A late copy of an earlier request of ours was granted: nobody leads by it.
+        if self.is_stray(&lease) {
             self.release(now, lease, now);
             return;
         }
@@ -89,6 +91,18 @@ impl Election {
         if let Phase::Campaigning { ask_at: next } = &mut self.phase {
             *next = if again { now } else { ask_at };
         }
+    }
+
+    /// Whether a record of ours is one that nobody leads by: a late copy of an earlier
+    /// request was granted. One whose work may not have stopped is left to run out.
+    fn is_stray(&self, lease: &Lease) -> bool {
+        let runs_out = self.runs_out.as_ref().map(|lease| lease.token);
+        self.is_ours(lease) && runs_out != Some(lease.token)
+    }
+
+    fn is_ours(&self, lease: &Lease) -> bool {
+        let attempt = lease.attempt;
+        attempt.is_some_and(|attempt| attempt.same_elector(self.attempt))
     }
 
     /// Notes whose record this is and since when, and says when to ask for it.
@@ -111,8 +125,9 @@ impl Election {
         } else {
             Duration::ZERO
         };
-        let ours = lease.attempt.is_some_and(|a| a.same_elector(self.attempt));
-        self.resting = false;
+        let ours = self.is_ours(&lease);
+        // The record of one's own last tenure, pushed late, is no new leader.
+        self.resting &= ours;
         self.seen = Some(Seen {
             holder: lease.holder.clone(),
             token: lease.token,
@@ -137,10 +152,15 @@ impl Election {
                     Phase::Leading(leading) if leading.lease.token == lease.token => {
                         leading.lease = lease;
                         leading.deadline = leading.deadline.max(deadline);
-                        leading.renew_at = renew_at;
+                        leading.sent = pending.sent;
+                        if pending.sent >= leading.renew_by {
+                            leading.renew_by = renew_at;
+                            leading.looks = 0;
+                        }
+                        leading.renew_at = leading.renew_by;
                         let deadline = leading.deadline;
                         if std::mem::take(&mut self.look_again) {
-                            leading.renew_at = now;
+                            leading.look(now, self.settings.timing.retry_first());
                         }
                         self.outputs.push(Output::Extend { deadline });
                     }
@@ -179,12 +199,14 @@ impl Election {
                 }
             }
             (Phase::Leading(leading), Notice::Free | Notice::Look) => {
-                leading.renew_at = leading.renew_at.min(now);
                 self.look_again = self.pending.is_some();
+                if !self.look_again {
+                    leading.look(now, self.settings.timing.retry_first());
+                }
             }
             (Phase::Campaigning { .. }, Notice::Held(lease)) => {
                 let at = self.see(now, lease);
-                if let Phase::Campaigning { ask_at } = &mut self.phase {
+                if let (Phase::Campaigning { ask_at }, false) = (&mut self.phase, self.resting) {
                     *ask_at = (*ask_at).min(at);
                 }
             }
@@ -201,9 +223,7 @@ impl Election {
 
     fn found_out(&mut self, now: Moment, lease: Option<Lease>) {
         match lease {
-            Some(lease) if lease.attempt.is_some_and(|a| a.same_elector(self.attempt)) => {
-                self.release(now, lease, now);
-            }
+            Some(lease) if self.is_stray(&lease) => self.release(now, lease, now),
             _ => self.finish(),
         }
     }

@@ -48,7 +48,7 @@ pub struct Election {
     /// The record of somebody else as last seen, and since when.
     seen: Option<Seen>,
     /// A tenure of ours whose work may not have stopped: it is not released, it runs out.
-    runs_out: Option<Token>,
+    runs_out: Option<Lease>,
     /// It resigned, and leaves the free lease to others until it asks again.
     resting: bool,
     /// How many tenures have begun.
@@ -102,8 +102,7 @@ impl Election {
             }
             Input::Told => self.drain(now, EndReason::Expired),
             Input::Overrun => {
-                if let Phase::Leading(leading) | Phase::Draining(leading, _) = &self.phase {
-                    self.runs_out = Some(leading.lease.token);
+                if let Phase::Leading(_) | Phase::Draining(..) = &self.phase {
                     self.end(now, EndReason::Expired);
                 }
             }
@@ -148,9 +147,6 @@ impl Election {
             Phase::Draining(leading, drain) if now >= leading.deadline => drain.reason.clone(),
             _ => return,
         };
-        if let Phase::Leading(leading) | Phase::Draining(leading, _) = &self.phase {
-            self.runs_out = Some(leading.lease.token);
-        }
         self.end(now, reason);
     }
 
@@ -181,7 +177,13 @@ impl Election {
     }
 
     fn work_done(&mut self, now: Moment, token: Token) {
-        self.runs_out.take_if(|runs_out| *runs_out == token);
+        let stopped = self.runs_out.take_if(|lease| lease.token == token);
+        if let (Some(lease), Phase::Campaigning { ask_at }) = (stopped, &self.phase) {
+            // It took longer than its grace, but now nothing keeps the lease.
+            let rest_until = *ask_at;
+            self.release(now, lease, rest_until);
+            return;
+        }
         let Phase::Draining(leading, drain) = &self.phase else {
             return;
         };
@@ -214,9 +216,9 @@ impl Election {
         let wait = self.retry_wait();
         self.failures = self.failures.saturating_add(1);
         match &mut self.phase {
-            Phase::Campaigning { ask_at } | Phase::FindingOut { ask_at, .. } => {
-                *ask_at = now + wait;
-            }
+            // A call of the tenure before may fail during a rest: that does not end it.
+            Phase::Campaigning { ask_at } => *ask_at = (*ask_at).max(now + wait),
+            Phase::FindingOut { ask_at, .. } => *ask_at = now + wait,
             Phase::Leading(leading) => leading.renew_at = now + wait,
             Phase::Releasing(releasing) => releasing.ask_at = now + wait,
             Phase::Draining(..) | Phase::Stopped => {}
@@ -250,10 +252,7 @@ impl Election {
             Phase::Leading(leading) if self.stalls_at(leading).is_some_and(|at| now >= at) => {
                 self.drain(now, EndReason::StalledWork);
             }
-            Phase::Draining(leading, drain) if now >= drain.until => {
-                // The work did not stop in its grace, so the lease is not handed on
-                // early: it runs out, and the next waits for that.
-                self.runs_out = Some(leading.lease.token);
+            Phase::Draining(_, drain) if now >= drain.until => {
                 let reason = drain.reason.clone();
                 self.end(now, reason);
             }
@@ -331,8 +330,16 @@ impl Election {
 
     // Changes of phase
 
-    /// Ends the tenure and goes on without a release.
+    /// Ends the tenure and goes on without a release: its work may not have stopped, so
+    /// the lease is not handed on early but runs out.
     fn end(&mut self, now: Moment, reason: EndReason) {
+        let ours = !matches!(
+            reason,
+            EndReason::Superseded { .. } | EndReason::RecordDeleted
+        );
+        if let Phase::Leading(leading) | Phase::Draining(leading, _) = &self.phase {
+            self.runs_out = ours.then(|| leading.lease.clone());
+        }
         let ask_at = now + self.rest_after(&reason);
         self.ended(reason);
         self.campaign(ask_at);

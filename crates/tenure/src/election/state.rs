@@ -28,8 +28,32 @@ pub(super) enum Phase {
 pub(super) struct Leading {
     pub(super) lease: Lease,
     pub(super) deadline: Moment,
+    /// When the renewal that was confirmed last was sent.
+    pub(super) sent: Moment,
+    /// When the next renewal is sent: at its time, or sooner for a look.
     pub(super) renew_at: Moment,
+    /// When it is its time.
+    pub(super) renew_by: Moment,
+    /// How often it was looked since the last renewal that came at its time.
+    pub(super) looks: u32,
     pub(super) progress_at: Moment,
+}
+
+impl Leading {
+    /// Renews sooner, to see whether the lease is still there. Each look before the next
+    /// renewal waits twice as long as the one before: a store that pushes too much, such
+    /// as one's own renewals, must not make a storm.
+    pub(super) fn look(&mut self, now: Moment, first_wait: Duration) {
+        let wait = match self.looks {
+            0 => Duration::ZERO,
+            looks => first_wait.saturating_mul(1 << looks.min(20)),
+        };
+        let at = now.max(self.sent + wait);
+        if at < self.renew_at {
+            self.renew_at = at;
+            self.looks += 1;
+        }
+    }
 }
 
 #[derive(Debug)]
