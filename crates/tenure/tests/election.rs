@@ -63,11 +63,14 @@ impl Bench {
     fn run_until(&mut self, until: f64) -> Vec<(f64, Output)> {
         let until = self.start + seconds(until);
         let mut all = Vec::new();
+        let mut steps = 0;
         while let Some(wake) = self.election.next_wake().filter(|wake| *wake <= until) {
             self.now = self.now.max(wake);
             let at = (self.now - self.start).as_secs_f64();
             let outputs = self.step(Input::Tick);
             all.extend(outputs.into_iter().map(|output| (at, output)));
+            steps += 1;
+            assert!(steps < 10_000, "it turns and turns at {at} s");
         }
         self.now = self.now.max(until);
         all
@@ -286,6 +289,49 @@ fn stopping_with_an_unknown_acquire_finds_out_and_frees_it() {
     let released = Answer::Release(Ok(Released::Released));
     let outputs = bench.at(0.3, Input::Answer(id, released));
     assert!(matches!(outputs[..], [Output::Stopped]));
+}
+
+#[test]
+fn stopping_does_not_wait_for_ever_to_find_out() {
+    let mut bench = Bench::new();
+    bench.step(Input::Tick);
+    bench.answer(0.1, Answer::Acquire(Err(down())));
+    bench.step(Input::Stop);
+    assert!(matches!(bench.call, Some((_, Request::Read(_)))));
+    // The store answers nothing but errors: it is asked again, then it is enough.
+    let mut reads = 0;
+    while !bench.election.is_stopped() {
+        let at = (bench.now - bench.start).as_secs_f64();
+        assert!(at < 11.0, "it still asks at {at} s");
+        if bench.call.is_some() {
+            reads += 1;
+            bench.answer(at + 0.01, Answer::Read(Err(down())));
+        } else {
+            bench.run_until(at + 0.05);
+        }
+    }
+    assert!(reads > 1, "a failed read is repeated");
+    assert!(
+        bench.now >= bench.start + seconds(5.0),
+        "for one call timeout"
+    );
+}
+
+#[test]
+fn a_release_that_fails_is_repeated_after_a_while() {
+    let mut bench = Bench::new();
+    bench.elect(1);
+    bench.at(1.0, Input::Resign);
+    bench.at(1.1, Input::WorkDone(Token(1)));
+    let outputs = bench.answer(1.2, Answer::Release(Err(down())));
+    assert!(
+        !outputs.iter().any(|o| matches!(o, Output::Call(..))),
+        "not at once"
+    );
+    let outputs = bench.run_until(2.0);
+    let again = |o: &Output| matches!(o, Output::Call(_, Request::Release(_)));
+    assert!(outputs.iter().any(|(_, o)| again(o)), "{outputs:?}");
+    assert!(!bench.election.is_stopped());
 }
 
 #[test]

@@ -116,8 +116,9 @@ impl Election {
         let give_up = self.pending.as_ref().map(|pending| pending.give_up_at);
         let idle = self.pending.is_none();
         let phase = match &self.phase {
-            Phase::Campaigning { ask_at } | Phase::FindingOut { ask_at, .. } => {
-                idle.then_some(*ask_at)
+            Phase::Campaigning { ask_at } => idle.then_some(*ask_at),
+            Phase::FindingOut { since, ask_at } => {
+                idle.then_some((*ask_at).min(*since + self.settings.timing.call_timeout))
             }
             Phase::Leading(leading) => {
                 let renew = idle.then_some(leading.renew_at);
