@@ -173,7 +173,7 @@ pub struct TimingArgs {
 }
 
 /// `tenure run`.
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Default)]
 pub struct RunArgs {
     /// What is led, such as billing/nightly
     pub key: String,

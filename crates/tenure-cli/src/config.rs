@@ -65,7 +65,8 @@ impl Config {
         Self::parse(path, &text)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
+    /// Takes the text of the file apart.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
         let table = text.parse::<Table>().map_err(|error| {
             Failure::usage(format!(
                 "the config file {} is not TOML: {}",
@@ -147,6 +148,21 @@ impl Config {
             Ok(choice) => Ok(Some(choice)),
             Err(_) => Err(self.wrong(name, &format!("choose one of {}", names.join(", ")))),
         }
+    }
+
+    /// Whether every value is one that its flag would take.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.fill_global(&mut Global::default())?;
+        self.fill_run(&mut RunArgs::default())?;
+        self.conflict_exit_code(None)?;
+        self.format(None)?;
+        self.lease_format(None)?;
+        self.limit(None)?;
+        self.every(None)?;
+        self.ttl(None)?;
+        let mut timing = TimingArgs::default();
+        self.fill_timing(&mut timing)?;
+        timing.resolve().map(|_| ())
     }
 
     /// Fills in what neither flag nor environment said.
