@@ -12,42 +12,51 @@ const HIDDEN: &str = "***";
 /// assert_eq!(redact("sqlite:/var/lib/a.db"), "sqlite:/var/lib/a.db");
 /// ```
 pub fn redact(url: &str) -> String {
-    let (front, options) = match url.rsplit_once('?') {
-        // A question mark in the password does not begin the options.
-        Some((front, options)) if !options.contains('@') => (front, Some(options)),
-        _ => (url, None),
-    };
-    let mut shown = redact_user(front);
-    if let Some(options) = options {
-        let options: Vec<_> = options.split('&').map(redact_option).collect();
-        shown.push('?');
-        shown.push_str(&options.join("&"));
+    // The path of a file has no user in it, and no options before the question mark.
+    if (url.starts_with("sqlite:") && !url.starts_with("sqlite://")) || url.starts_with("memory:") {
+        let (path, options) = url.split_at(url.find('?').unwrap_or(url.len()));
+        return format!("{path}{}", redact_options(options));
     }
-    shown
+    let shown = redact_options(url);
+    let is_scheme = |name: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+        !name.is_empty() && name.chars().all(plain)
+    };
+    let (scheme, rest) = match url.find("://").filter(|at| is_scheme(&url[..*at])) {
+        Some(at) => url.split_at(at + "://".len()),
+        None => ("", url),
+    };
+    // The last at sign: a password may contain others.
+    let user = rest.rsplit_once('@').map(|(user, _)| user);
+    let Some((name, _)) = user.and_then(|user| user.split_once(':')) else {
+        return shown;
+    };
+    let name = redact_options(name);
+    match shown.rsplit_once('@') {
+        Some((_, place)) => format!("{scheme}{name}:{HIDDEN}@{place}"),
+        // What was hidden as an option has taken the place with it.
+        None => format!("{scheme}{name}:{HIDDEN}"),
+    }
 }
 
-fn redact_user(front: &str) -> String {
-    let Some((scheme, rest)) = front.split_once("://") else {
-        return front.to_owned();
-    };
-    // The last one: a password may contain others.
-    let Some((user, place)) = rest.rsplit_once('@') else {
-        return front.to_owned();
-    };
-    match user.split_once(':') {
-        Some((name, _)) => format!("{scheme}://{name}:{HIDDEN}@{place}"),
-        None => front.to_owned(),
-    }
+/// Hides the value of each option whose name speaks of a secret, wherever it stands.
+fn redact_options(text: &str) -> String {
+    text.split_inclusive(['?', '&', ';', ' '])
+        .map(redact_option)
+        .collect()
 }
 
 fn redact_option(option: &str) -> String {
     const SECRET: [&str; 7] = ["pass", "pwd", "secret", "token", "key", "credential", "sig"];
-    match option.split_once('=') {
-        Some((name, _)) if SECRET.iter().any(|word| name.to_lowercase().contains(word)) => {
-            format!("{name}={HIDDEN}")
-        }
-        _ => option.to_owned(),
+    let Some((name, value)) = option.split_once('=') else {
+        return option.to_owned();
+    };
+    if !SECRET.iter().any(|word| name.to_lowercase().contains(word)) {
+        return option.to_owned();
     }
+    let end = value.chars().last().filter(|c| "?&; ".contains(*c));
+    let end = end.map_or(String::new(), String::from);
+    format!("{name}={HIDDEN}{end}")
 }
 
 #[cfg(test)]

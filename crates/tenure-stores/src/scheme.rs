@@ -48,9 +48,10 @@ impl Place {
     /// Takes the URL apart. Nothing is opened.
     pub(crate) fn new(url: &str) -> Result<Self> {
         let Some((scheme, rest)) = url.split_once(':') else {
+            let shown = crate::redact(url);
+            let path = if url.is_empty() { "PATH" } else { &shown };
             return Err(Error::invalid(format!(
-                "the store URL \"{url}\" has no scheme: for a file write sqlite:{}",
-                if url.is_empty() { "PATH" } else { url }
+                "the store URL \"{shown}\" has no scheme: for a file write sqlite:{path}"
             )));
         };
         match scheme.to_ascii_lowercase().as_str() {
@@ -66,9 +67,9 @@ impl Place {
 
 fn memory(rest: &str) -> Result<Place> {
     if !rest.trim_matches('/').is_empty() {
-        return Err(Error::invalid(format!(
-            "a memory: store takes nothing after the colon, but there is \"{rest}\": write memory:"
-        )));
+        return Err(Error::invalid(
+            "a memory: store takes nothing after the colon, but there is something: write memory:",
+        ));
     }
     Ok(Place::Memory)
 }
@@ -90,8 +91,9 @@ fn sqlite(rest: &str) -> Result<Place> {
     let path = match path.strip_prefix("//") {
         Some(path) if path.starts_with('/') => path,
         Some(path) => {
+            let shown = crate::redact(path);
             return Err(Error::invalid(format!(
-                "sqlite://{path} names a host, and a file has none: write sqlite:{path}"
+                "sqlite://{shown} names a host, and a file has none: write sqlite:{shown}"
             )));
         }
         None => path,

@@ -179,16 +179,16 @@ impl Timing {
         let ended = self.watched_term(self.ttl);
         let call = self.call_timeout;
         // A call of a follower may be under way when the lease ends; the next one wins.
-        let taken = self.spread() + call * 2;
+        let taken = all([self.spread(), call, call]);
         TimingSum {
-            needed: self.next_renewal() + call * 2 + self.retry_first(),
+            needed: all([self.next_renewal(), call, call, self.retry_first()]),
             available,
             deadline_after,
             told_after: available,
             // A renewal that was on its way when the leader died still counts.
-            failover_max: call + ended + taken,
-            failover_watched_max: call + self.poll_every + call + ended + taken,
-            handover_polled_max: self.poll_every + call * 2,
+            failover_max: all([call, ended, taken]),
+            failover_watched_max: all([call, self.poll_every, call, ended, taken]),
+            handover_polled_max: all([self.poll_every, call, call]),
         }
     }
 
@@ -275,6 +275,12 @@ pub(crate) fn show(duration: Duration) -> String {
         return humantime::format_duration(duration).to_string();
     }
     humantime::format_duration(Duration::from_millis(millis)).to_string()
+}
+
+/// The sum; also of what nobody has checked yet.
+fn all<const N: usize>(durations: [Duration; N]) -> Duration {
+    let sum = durations.into_iter();
+    sum.fold(Duration::ZERO, Duration::saturating_add)
 }
 
 fn scale(duration: Duration, part: f64) -> Duration {

@@ -168,7 +168,7 @@ impl Attempt {
     /// The attempt after this one, of the same elector.
     pub fn next(self) -> Self {
         let mask = (1 << Self::COUNTER_BITS) - 1;
-        Self((self.0 & !mask) | ((self.0 + 1) & mask))
+        Self((self.0 & !mask) | (self.0.wrapping_add(1) & mask))
     }
 
     /// Whether both attempts come from one elector.
