@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use tenure::{
-    AcquireRequest, Acquired, Asked, HolderRequest, Key, Lease, Moment, Released, Renewed, Result,
-    Token,
+    AcquireRequest, Acquired, Asked, Error, HolderRequest, Key, Lease, Moment, Released, Renewed,
+    Result, Token,
 };
 
 use crate::failure::of_sqlite;
@@ -15,7 +15,7 @@ use crate::file::DatabaseFile;
 use crate::judge::Judge;
 use crate::liveness::HolderLock;
 use crate::options::Liveness;
-use crate::row::{Row, request_text, signed};
+use crate::row::{Row, TOKEN_END, request_text, signed};
 use crate::{schema, table};
 
 /// Who renews every few seconds looks each time; who renews all the time need not.
@@ -134,9 +134,13 @@ impl Leases {
             None => table::floor(&transaction).map_err(of)?,
         };
         let wall = judge.clock.wall();
+        let next = Token::next(last, table::micros(wall));
+        if next.0 >= TOKEN_END {
+            return Err(no_more_tokens(&path, next));
+        }
         let granted = Row {
             holder: Some(request.holder.clone()),
-            token: again.map_or_else(|| Token::next(last, table::micros(wall)), |row| row.token),
+            token: again.map_or(next, |row| row.token),
             attempt: request.attempt,
             ttl: request.ttl,
             ends_at: signed((judge.clock.now() + request.ttl).as_nanos()),
@@ -290,6 +294,15 @@ impl Leases {
             _ => None,
         })
     }
+}
+
+/// Ours follow the clock and get there in the year 2255: somebody wrote one by hand.
+fn no_more_tokens(path: &Path, next: Token) -> Error {
+    Error::corrupt(format!(
+        "the next token in {} would be {next}, and tokens stay below {TOKEN_END}: \
+         look at the tables with `sqlite3`, and at the machine's clock",
+        path.display()
+    ))
 }
 
 fn is_same_attempt(row: &Row, request: &AcquireRequest) -> bool {

@@ -2,8 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
-use rusqlite::types::Type;
+use rusqlite::types::{Type, ValueRef};
 use tenure::{Attempt, Error, Holder, HolderRequest, Key, Lease, Result, Token, Version};
+
+/// Tokens stay below this, so that every language can hold them.
+pub(crate) const TOKEN_END: u64 = 1 << 53;
+
+/// No version that is counted up by ones gets here, and there is room above it.
+const VERSION_END: u64 = 1 << 62;
 
 /// One record, without its key.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,13 +41,13 @@ impl Row {
         };
         Ok(Self {
             holder,
-            token: Token(unsigned(row, 1)?),
+            token: Token(below(TOKEN_END, row, 1)?),
             attempt: Attempt::from_u64(row.get::<_, i64>(2)?.cast_unsigned()),
             ttl: Duration::from_nanos(unsigned(row, 3)?),
             ends_at: unsigned(row, 4)?.cast_signed(),
             boot: row.get(5)?,
             acquired_at: time(unsigned(row, 6)?),
-            version: row.get(7)?,
+            version: below(VERSION_END, row, 7)?.cast_signed(),
             request: request(row, 8)?,
             liveness: row.get(9)?,
         })
@@ -89,11 +95,10 @@ pub(crate) fn request_text(request: &HolderRequest) -> Result<&'static str> {
 }
 
 fn request(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<HolderRequest>> {
-    match row.get_ref(column)?.as_str_or_null()? {
-        None => Ok(None),
-        Some("step-down") => Ok(Some(HolderRequest::StepDown)),
+    match row.get_ref(column)? {
+        ValueRef::Text(b"step-down") => Ok(Some(HolderRequest::StepDown)),
         // One of a newer version: not for us, and no reason to lose the lease.
-        Some(_) => Ok(None),
+        _ => Ok(None),
     }
 }
 
@@ -105,6 +110,18 @@ pub(crate) fn signed(number: u64) -> i64 {
 fn unsigned(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
     let number: i64 = row.get(column)?;
     u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, number))
+}
+
+/// A number that is counted up: one with no room above it was not counted by us.
+fn below(end: u64, row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let number = unsigned(row, column)?;
+    match number < end {
+        true => Ok(number),
+        false => Err(rusqlite::Error::IntegralValueOutOfRange(
+            column,
+            number.cast_signed(),
+        )),
+    }
 }
 
 fn time(micros: u64) -> SystemTime {

@@ -15,9 +15,13 @@ const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 /// So that one sweep is short: the rest waits for the next.
 const SWEEP_FILES_MAX: usize = 64;
 /// The term begins anew in one statement, judged by the clock inside the write lock.
+/// The last conditions keep it off a record that could then not be read: the change
+/// would stand, and the caller would be told of an error.
 pub(crate) const RENEW: &str = "
 UPDATE leases SET ttl_ns = ?4, ends_at = boot_now() + ?4, version = version + 1, liveness = ?6
 WHERE key = ?1 AND holder = ?2 AND token = ?3 AND boot = ?5 AND ends_at > boot_now()
+  AND typeof(attempt) = 'integer' AND typeof(acquired_at) = 'integer' AND acquired_at >= 0
+  AND typeof(version) = 'integer' AND version BETWEEN 0 AND 4611686018427387903
 RETURNING attempt, acquired_at, version, request";
 
 const ONE: &str = "
@@ -27,6 +31,10 @@ FROM leases WHERE key = ?1";
 const ALL: &str = "
 SELECT holder, token, attempt, ttl_ns, ends_at, boot, acquired_at, version, request, liveness, key
 FROM leases WHERE key >= ?1 ORDER BY key";
+
+const ENDED: &str = "
+SELECT holder, token, attempt, ttl_ns, ends_at, boot, acquired_at, version, request, liveness, key
+FROM leases WHERE boot <> ?2 OR ends_at + ?3 <= ?1";
 
 const PUT: &str = "
 INSERT INTO leases (key, holder, token, attempt, ttl_ns, ends_at, boot, acquired_at, version, request, liveness)
@@ -195,9 +203,22 @@ pub(crate) fn sweep(connection: &Connection, judge: &Judge) -> rusqlite::Result<
         return Ok(Vec::new());
     }
     let keep = i64::try_from(KEEP_ENDED.as_nanos()).unwrap_or(i64::MAX);
-    connection
-        .prepare_cached("DELETE FROM leases WHERE boot <> ?2 OR ends_at + ?3 <= ?1")?
-        .execute(params![now, &*judge.boot, keep])?;
+    let mut ended = connection.prepare_cached(ENDED)?;
+    let mut delete = connection.prepare_cached("DELETE FROM leases WHERE key = ?1")?;
+    let mut rows = ended.query(params![now, &*judge.boot, keep])?;
+    let mut keys = Vec::new();
+    while let Some(found) = rows.next()? {
+        // One that cannot be read is for somebody to look at.
+        if Row::read(found).is_ok()
+            && let Ok(name) = found.get_ref(Row::COUNT)?.as_str()
+            && let Ok(key) = crate::row::key(name)
+        {
+            keys.push(key);
+        }
+    }
+    for key in keys {
+        delete.execute([key.as_str()])?;
+    }
     let dead = judge.holders.dead(SWEEP_FILES_MAX);
     for name in &dead {
         end_all_of(connection, judge, name)?;
