@@ -27,7 +27,8 @@ pub struct Cli {
 /// Options of every subcommand.
 #[derive(Debug, Args, Default)]
 pub struct Global {
-    /// Where leases live: sqlite:PATH, memory:; default a file in your state folder
+    /// Where leases live: sqlite:PATH, postgres://…, redis://…, etcd://…, memory:; default a
+    /// file in your state folder
     #[arg(
         long,
         value_name = "URL",
@@ -119,6 +120,12 @@ pub enum Command {
     /// Show what a timing means: the sum, the deadlines, the worst-case failover
     #[command(after_help = help::EXPLAIN)]
     Explain(ExplainArgs),
+    /// Print what has to be created in the store before its first use, with least rights
+    #[command(after_help = help::SCHEMA)]
+    Schema,
+    /// Create in the store what `tenure schema` prints, if it is not there
+    #[command(after_help = help::INIT)]
+    Init,
     /// Watch five contenders elect a leader while it is killed again and again
     #[command(after_help = help::DEMO)]
     Demo(DemoArgs),

@@ -11,9 +11,10 @@ use crate::args::{self, Format, Global, LeaseFormat, LogFormat, RunArgs, TimingA
 use crate::exit::{Failure, one_line};
 
 /// The names that may stand in the file: those of the long flags.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 21] = [
     "at-least",
     "call-timeout",
+    "changes",
     "conflict-exit-code",
     "drift",
     "every",
@@ -32,8 +33,6 @@ const NAMES: [&str; 22] = [
     "ttl",
     "verbose",
     "wait",
-    "changes",
-    "for",
 ];
 
 /// What the config file says; empty if there is none.
@@ -159,6 +158,7 @@ impl Config {
         self.lease_format(None)?;
         self.limit(None)?;
         self.every(None)?;
+        self.changes(None)?;
         self.ttl(None)?;
         let mut timing = TimingArgs::default();
         self.fill_timing(&mut timing)?;
@@ -255,6 +255,11 @@ impl Config {
         Ok(filled(given, || self.number("limit"))?.unwrap_or(1000))
     }
 
+    /// After how many changes to leave.
+    pub fn changes(&self, given: Option<u64>) -> Result<Option<u64>, Failure> {
+        filled(given, || self.number("changes"))
+    }
+
     /// How often to look.
     pub fn every(&self, given: Option<Duration>) -> Result<Duration, Failure> {
         let every = filled(given, || self.time("every"))?.unwrap_or(Duration::from_secs(1));
@@ -305,29 +310,13 @@ fn check_name(path: &Path, name: &str) -> Result<(), Failure> {
     let plain = name.replace('_', "-").to_lowercase();
     let nearest = NAMES
         .iter()
-        .min_by_key(|known| distance(&plain, known))
+        .min_by_key(|known| strsim::osa_distance(&plain, known))
         .copied()
         .unwrap_or_default();
     Err(Failure::usage(format!(
         "the config file {} has the unknown name \"{name}\": did you mean \"{nearest}\"?",
         path.display()
     )))
-}
-
-/// How many letters have to change to make one word of the other.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 impl TimingArgs {
@@ -388,7 +377,9 @@ mod tests {
             "help",
             "version",
             "token",
+            // The demo brings its own settings.
             "contenders",
+            "for",
             "kill-every",
         ];
         let mut definition = crate::args::Cli::definition();

@@ -100,6 +100,23 @@ Examples:
   tenure explain --ttl 10s --renew-every 2s --grace 3s
   tenure explain --fast --format json | jq .sum.failover_ms_max";
 
+pub const SCHEMA: &str = "\
+Changes nothing, and asks no server. What it prints is for whoever may create tables and
+users; the rights that it grants are all that tenure needs afterwards.
+
+Examples:
+  tenure schema --store postgres://app@db/app | psql postgres://admin@db/app
+  tenure schema --store 'postgres://app@db/app?schema=ops&table=leases'
+  tenure schema --store etcd://a:2379,b:2379";
+
+pub const INIT: &str = "\
+Leaves alone what is there already. The user of the URL has to have the right to create
+it; afterwards a user with fewer rights will do: see tenure schema.
+
+Examples:
+  tenure init --store postgres://admin@db/app
+  TENURE_STORE_PASSWORD_FILE=/run/secrets/db tenure init --store postgres://admin@db/app";
+
 pub const DEMO: &str = "\
 Everything lives in a throw-away folder; nothing of it is left afterwards.
 

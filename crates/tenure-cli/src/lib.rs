@@ -14,6 +14,7 @@ mod logging;
 mod output;
 mod run;
 mod script;
+mod setup;
 mod status;
 mod store;
 mod watch;
@@ -126,6 +127,7 @@ fn dispatch(mut cli: Cli) -> Outcome {
     match cli.command {
         Command::Run(args) => run::Job::new(args, &cli.global, &config)?.run(),
         Command::Explain(args) => explain::explain(args, &config),
+        Command::Schema => setup::schema(&Place::new(cli.global.store.as_deref())?),
         other => on_store(other, &cli.global, &config),
     }
 }
@@ -167,6 +169,7 @@ fn on_store(command: Command, global: &Global, config: &Config) -> Outcome {
             let step_down = script::StepDown::new(args, config)?;
             runtime.block_on(async { step_down.ask(&*place.open().await?).await })
         }
+        Command::Init => runtime.block_on(setup::init(&place)),
         // The rest was dispatched before.
         _ => Err(Failure::internal("a subcommand was left out")),
     }

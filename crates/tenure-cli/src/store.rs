@@ -37,6 +37,16 @@ impl Place {
         })
     }
 
+    /// What has to be created before the first use.
+    pub fn schema(&self) -> Result<String> {
+        tenure_stores::schema(&self.url)
+    }
+
+    /// Creates it, and says what was done.
+    pub async fn init(&self) -> Result<String> {
+        tenure_stores::init(&self.url).await
+    }
+
     /// Opens the store for a short subcommand: its leases outlive it.
     pub async fn open(&self) -> Result<Arc<dyn Store>> {
         let options = OpenOptions::new().liveness(Liveness::None).inline(true);

@@ -89,7 +89,7 @@ impl Watch {
         Ok(Self {
             key: args.key.map(Key::new).transpose()?,
             every: config.every(args.every)?,
-            changes: args.changes,
+            changes: config.changes(args.changes)?,
             format: config.format(args.format)?,
         })
     }

@@ -250,3 +250,23 @@ fn asked_to_step_down_with_restart_it_rests_for_a_term() {
     let rested = BootClock.now() - resigned_at;
     assert!(rested > Duration::from_millis(2500), "{rested:?}");
 }
+
+/// Each run leaves a few pages in the log of the database, and none lives long enough to
+/// be the one that folds it by the count of its own writes.
+#[test]
+fn runs_do_not_let_the_log_grow() {
+    let place = Place::new();
+    let url = format!("sqlite:{}", place.path("log.db").display());
+    let mut longest = 0;
+    for _ in 0..200 {
+        let output = place.output(&["run", "k", "--store", &url, "--", "true"]);
+        assert_eq!(code(&output), 0);
+        let log = std::fs::metadata(place.path("log.db-wal")).unwrap();
+        longest = log.len().max(longest);
+    }
+    assert!(longest < 600 * 1024, "the log grew to {longest} bytes");
+    assert!(
+        longest > 500 * 1024,
+        "{longest} bytes: too few runs to show anything"
+    );
+}

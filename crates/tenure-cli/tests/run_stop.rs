@@ -236,3 +236,30 @@ fn beats_are_in_order(place: &Place) {
     assert!(tokens.is_sorted(), "{log}");
     assert!(tokens.first() < tokens.last(), "two tenures: {log}");
 }
+
+/// Somebody who does not keep the rules takes the lease of a living holder: whatever the
+/// old token did after that moment would be the split brain.
+#[test]
+fn superseded_it_ends_its_command_and_names_the_successor() {
+    let place = Place::new();
+    let script = place.script(BEATS);
+    // The next renewal is minutes away.
+    let args = ["run", "k", "--ttl", "10m", "--", "sh", &script, "a"];
+    let mut node = place.start("a", &args);
+    place.wait_for_text("log", "start a");
+    place.wait_for_text("log", "beat a");
+    let family = place.pids();
+    let connection = rusqlite::Connection::open(place.path("state/leases.db")).unwrap();
+    connection
+        .busy_timeout(std::time::Duration::from_secs(10))
+        .unwrap();
+    let taken = "UPDATE leases SET holder = 'usurper', token = token + 1, version = version + 1,
+        liveness = NULL";
+    assert_eq!(connection.execute(taken, []).unwrap(), 1);
+    assert_eq!(node.code(), 79);
+    assert!(family.iter().all(|pid| !lives(*pid)));
+    let text = place.read("a.err");
+    assert!(text.contains("superseded by usurper"), "{text}");
+    // What was taken is not freed by the one that lost it.
+    assert_eq!(place.status("k")["holder"], "usurper");
+}

@@ -16,7 +16,7 @@ pub const FOUND: &[Finding] = &[
     Finding {
         what: "an elector that was stopped while an acquire was unknown freed a tenure of its own \
                whose work had not stopped: finding out did not ask whether that one runs out",
-        shown_by: ("orders", 333),
+        shown_by: ("orders", 11_427),
     },
     Finding {
         what: "one that resigned asked again at once when the notice of its own last renewal \
@@ -25,7 +25,7 @@ pub const FOUND: &[Finding] = &[
     },
     Finding {
         what: "the same, in a handover that failed by it",
-        shown_by: ("slow-store", 32_786),
+        shown_by: ("slow-store", 3_772),
     },
     Finding {
         what: "a leader that was pushed 'look' renewed at once: where the store pushes that for \
@@ -35,16 +35,16 @@ pub const FOUND: &[Finding] = &[
     Finding {
         what: "the stated worst case of a failover left out that a renewal and an answer may \
                be on their way: where calls take almost as long as they may, it was passed",
-        shown_by: ("slow-store", 390),
+        shown_by: ("slow-store", 527),
     },
     Finding {
         what: "a renewal interval shorter than a call may take passed Timing::check, and one hung \
                call cost the leadership: the next renewal waits for the answer to the last",
-        shown_by: ("slow-store", 591),
+        shown_by: ("slow-store", 1_813),
     },
     Finding {
         what: "a renewal that was given up after its tenure had ended by a resignation cut the \
                rest short",
-        shown_by: ("orders", 1_238),
+        shown_by: ("orders", 2_283),
     },
 ];

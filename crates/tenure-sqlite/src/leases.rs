@@ -263,6 +263,16 @@ impl Leases {
         }
     }
 
+    /// Folds a log that has become long: whoever opens the file first reads all of it. A
+    /// command that takes one lease and exits would leave that to the next, for ever.
+    pub(crate) fn fold_long_log(&mut self) {
+        let mut log = self.path().as_os_str().to_owned();
+        log.push("-wal");
+        if std::fs::metadata(log).is_ok_and(|log| log.len() > schema::LOG_BYTES.into()) {
+            self.checkpoint();
+        }
+    }
+
     /// No call syncs by itself from now on: somebody calls [`checkpoint`](Self::checkpoint).
     pub(crate) fn stop_checkpoints(&mut self) -> Result<()> {
         self.connection

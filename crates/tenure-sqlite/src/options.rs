@@ -130,6 +130,7 @@ impl SqliteOptions {
         )?;
         if self.calls == Calls::Inline {
             leases.stop_checkpoints()?;
+            leases.fold_long_log();
         }
         let worker = Worker::start(leases, self.patience, self.calls)?;
         Ok(SqliteStore::new(worker, path, judge))

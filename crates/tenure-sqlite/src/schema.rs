@@ -18,6 +18,10 @@ pub(crate) const APPLICATION_ID: u32 = 0x7465_6E75;
 /// The format that this version writes, and the newest that it reads.
 pub(crate) const FORMAT: u32 = 1;
 
+/// How long the log may be before whoever opens the file folds it. The first to open it
+/// reads the log once through, so this is what a start costs at most.
+pub(crate) const LOG_BYTES: u32 = 512 * 1024;
+
 /// The trigger keeps the promise that tokens only grow, whoever deletes a record, and
 /// even if the wall clock was set back: the floor is below no token that ever was.
 const TABLES: &str = "
@@ -87,6 +91,9 @@ pub(crate) fn prepare(connection: &mut Connection, path: &Path, patience: Durati
     // lost with the last writes: see docs/stores/sqlite.md.
     connection
         .pragma_update(None, "synchronous", "NORMAL")
+        .map_err(of)?;
+    connection
+        .pragma_update(None, "journal_size_limit", LOG_BYTES)
         .map_err(of)
 }
 

@@ -1,4 +1,5 @@
-//! From a URL to a store: `sqlite:PATH`, `memory:`, or none for the user's own file.
+//! From a URL to a store: `sqlite:PATH`, `postgres://…`, `redis://…`, `etcd://…`, `memory:`,
+//! or none for the user's own file.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -11,9 +12,12 @@
 
 mod home;
 mod open;
+mod place;
 mod redact;
 mod scheme;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 pub use home::default_url;
-pub use open::{Liveness, OpenOptions, Prepared, check, open, open_with, prepare};
+pub use open::{Liveness, OpenOptions, Prepared, check, init, open, open_with, prepare, schema};
 pub use redact::redact;

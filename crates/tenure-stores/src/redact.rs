@@ -1,5 +1,7 @@
 //! Store URLs as they may be shown: without passwords.
 
+use percent_encoding::percent_decode_str;
+
 const HIDDEN: &str = "***";
 
 /// The URL without what must not be shown or logged: the password of the user part,
@@ -47,11 +49,23 @@ fn redact_options(text: &str) -> String {
 }
 
 fn redact_option(option: &str) -> String {
-    const SECRET: [&str; 7] = ["pass", "pwd", "secret", "token", "key", "credential", "sig"];
+    const SECRET: [&str; 8] = [
+        "auth",
+        "credential",
+        "key",
+        "pass",
+        "pwd",
+        "secret",
+        "sig",
+        "token",
+    ];
+    // Files are named in options too, and a path is no secret.
+    const PLAIN: [&str; 2] = ["password-file", "tls-key"];
     let Some((name, value)) = option.split_once('=') else {
         return option.to_owned();
     };
-    if !SECRET.iter().any(|word| name.to_lowercase().contains(word)) {
+    let meant = percent_decode_str(name).decode_utf8_lossy().to_lowercase();
+    if PLAIN.contains(&meant.as_str()) || !SECRET.iter().any(|word| meant.contains(word)) {
         return option.to_owned();
     }
     let end = value.chars().last().filter(|c| "?&; ".contains(*c));
@@ -73,6 +87,8 @@ mod tests {
             "s3://bucket/x?secret_access_key=hunter2&region=eu",
             "sqlserver://host/db?Password=hunter2",
             "postgres://me@db/app?password=hunter2",
+            "postgres://me@db/app?p%61ssword=hunter2",
+            "redis://host?auth=hunter2",
         ] {
             let shown = redact(url);
             assert!(!shown.contains("hunter2"), "{shown}");
@@ -87,6 +103,7 @@ mod tests {
             "sqlite:/a/b@c.db",
             "postgres://me@db/app?schema=x",
             "etcd://a:2379,b:2379",
+            "etcds://a?tls-key=/etc/key.pem&password-file=/run/secrets/etcd",
         ] {
             assert_eq!(redact(url), url);
         }

@@ -2,29 +2,56 @@
 
 use tenure::{Error, Result};
 
+use crate::place::{Memory, Place};
 use crate::redact::redact;
 
-/// A store URL, taken apart and checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Memory,
-    #[cfg(feature = "sqlite")]
-    Sqlite {
-        path: std::path::PathBuf,
-        network_allowed: bool,
-    },
+/// A kind of store, by the schemes of its URLs.
+struct Kind {
+    schemes: &'static [&'static str],
+    /// What people write.
+    form: &'static str,
+    /// The cargo feature that it needs.
+    feature: &'static str,
+    /// From scheme and rest to a store; none if this build lacks the feature.
+    parse: Option<Parse>,
 }
 
+type Parse = fn(&str, &str) -> Result<Box<dyn Place>>;
+
+/// The function, if the feature is on.
+macro_rules! with {
+    ($feature:literal, $parse:expr) => {{
+        #[cfg(feature = $feature)]
+        {
+            Some($parse as Parse)
+        }
+        #[cfg(not(feature = $feature))]
+        {
+            None
+        }
+    }};
+}
+
+/// Options that read a whole URL.
+#[allow(unused_macros, reason = "a build may leave all servers out")]
+macro_rules! url {
+    ($options:ty) => {
+        |scheme, rest| Ok(Box::new(<$options>::from_url(&format!("{scheme}:{rest}"))?))
+    };
+}
+
+/// Every store of this version: a new one is a line here.
+#[rustfmt::skip]
+const KINDS: &[Kind] = &[
+    Kind { schemes: &["sqlite"], form: "sqlite:PATH", feature: "sqlite", parse: with!("sqlite", crate::sqlite::Sqlite::parse) },
+    Kind { schemes: &["postgres", "postgresql"], form: "postgres://USER@HOST/DATABASE", feature: "postgres", parse: with!("postgres", url!(tenure_postgres::PostgresOptions)) },
+    Kind { schemes: &["redis", "rediss", "redis+sentinel", "redis+cluster"], form: "redis://HOST", feature: "redis", parse: with!("redis", url!(tenure_redis::RedisOptions)) },
+    Kind { schemes: &["etcd", "etcds"], form: "etcd://HOST,HOST", feature: "etcd", parse: with!("etcd", url!(tenure_etcd::EtcdOptions)) },
+    Kind { schemes: &["memory"], form: "memory:", feature: "", parse: Some(Memory::parse) },
+];
+
 /// The stores that the design names and that this version does not have.
-const TO_COME: [&str; 17] = [
-    "postgres",
-    "postgresql",
-    "redis",
-    "rediss",
-    "redis+sentinel",
-    "redis+cluster",
-    "etcd",
-    "etcds",
+const TO_COME: [&str; 9] = [
     "s3",
     "gs",
     "az",
@@ -36,106 +63,55 @@ const TO_COME: [&str; 17] = [
     "tenures",
 ];
 
-const KNOWN: [&str; 2] = ["sqlite", "memory"];
-
-const CHOICE: &str = if cfg!(feature = "sqlite") {
-    "sqlite:PATH or memory:"
-} else {
-    "memory:"
-};
-
-impl Place {
-    /// Takes the URL apart. Nothing is opened.
-    pub(crate) fn new(url: &str) -> Result<Self> {
-        let Some((scheme, rest)) = url.split_once(':') else {
-            let shown = crate::redact(url);
-            let path = if url.is_empty() { "PATH" } else { &shown };
-            return Err(Error::invalid(format!(
-                "the store URL \"{shown}\" has no scheme: for a file write sqlite:{path}"
-            )));
-        };
-        match scheme.to_ascii_lowercase().as_str() {
-            "memory" => memory(rest),
-            "sqlite" => sqlite(rest),
-            scheme if TO_COME.contains(&scheme) => Err(Error::invalid(format!(
-                "{scheme}: stores are planned and not in this version: choose {CHOICE}"
-            ))),
-            scheme => Err(unknown(url, scheme)),
-        }
+/// Takes the URL apart. Nothing is opened.
+pub(crate) fn place(url: &str) -> Result<Box<dyn Place>> {
+    let Some((scheme, rest)) = url.split_once(':') else {
+        let shown = redact(url);
+        let path = if url.is_empty() { "PATH" } else { &shown };
+        return Err(Error::invalid(format!(
+            "the store URL \"{shown}\" has no scheme: for a file write sqlite:{path}"
+        )));
+    };
+    let scheme = scheme.to_ascii_lowercase();
+    if TO_COME.contains(&scheme.as_str()) {
+        return Err(Error::invalid(format!(
+            "{scheme}: stores are planned and not in this version: choose {}",
+            choice()
+        )));
     }
+    let kind = KINDS
+        .iter()
+        .find(|kind| kind.schemes.contains(&scheme.as_str()));
+    let kind = kind.ok_or_else(|| unknown(url, &scheme))?;
+    let parse = kind.parse.ok_or_else(|| {
+        Error::invalid(format!(
+            "this build has no {scheme}: store (cargo feature \"{}\"): choose {}",
+            kind.feature,
+            choice()
+        ))
+    })?;
+    parse(&scheme, rest)
 }
 
-fn memory(rest: &str) -> Result<Place> {
-    if !rest.trim_matches('/').is_empty() {
-        return Err(Error::invalid(
-            "a memory: store takes nothing after the colon, but there is something: write memory:",
-        ));
-    }
-    Ok(Place::Memory)
-}
-
-#[cfg(not(feature = "sqlite"))]
-fn sqlite(_rest: &str) -> Result<Place> {
-    Err(Error::invalid(format!(
-        "this build has no sqlite: store (cargo feature \"sqlite\"): choose {CHOICE}"
-    )))
-}
-
-#[cfg(feature = "sqlite")]
-fn sqlite(rest: &str) -> Result<Place> {
-    let (path, options) = match rest.split_once('?') {
-        Some((path, options)) => (path, Some(options)),
-        None => (rest, None),
-    };
-    // sqlite:///a/b, as others write it.
-    let path = match path.strip_prefix("//") {
-        Some(path) if path.starts_with('/') => path,
-        Some(path) => {
-            let shown = crate::redact(path);
-            return Err(Error::invalid(format!(
-                "sqlite://{shown} names a host, and a file has none: write sqlite:{shown}"
-            )));
-        }
-        None => path,
-    };
-    if path.is_empty() {
-        return Err(Error::invalid(
-            "the store URL sqlite: has no path: write sqlite:PATH",
-        ));
-    }
-    // No shell does this behind a colon.
-    let path = match path.strip_prefix("~/") {
-        Some(path) => crate::home::home()?.join(path),
-        None => path.into(),
-    };
-    let mut network_allowed = false;
-    for option in options.iter().flat_map(|options| options.split('&')) {
-        match option {
-            "network-file-system=allow" => network_allowed = true,
-            other => {
-                return Err(Error::invalid(format!(
-                    "a sqlite: store has no option \"{}\": there is network-file-system=allow",
-                    other.split('=').next().unwrap_or(other)
-                )));
-            }
-        }
-    }
-    Ok(Place::Sqlite {
-        path,
-        network_allowed,
-    })
+/// What this build can open, for people.
+fn choice() -> String {
+    let forms = KINDS.iter().filter(|kind| kind.parse.is_some());
+    let forms: Vec<_> = forms.map(|kind| kind.form).collect();
+    forms.join(", ").replacen(", memory:", " or memory:", 1)
 }
 
 fn unknown(url: &str, scheme: &str) -> Error {
-    let nearest = KNOWN
+    let nearest = KINDS
         .iter()
+        .flat_map(|kind| kind.schemes)
         .chain(&TO_COME)
-        .map(|known| (distance(scheme, known), known))
+        .map(|known| (strsim::osa_distance(scheme, known), known))
         .min()
         .filter(|(distance, known)| *distance <= 2 && *distance < known.len());
+    let choice = choice();
     let hint = match nearest {
-        Some((_, known)) => format!("did you mean {known}:? This version knows {CHOICE}"),
-        None => format!("this version knows {CHOICE}"),
+        Some((_, known)) => format!("did you mean {known}:? This version knows {choice}"),
+        None => format!("this version knows {choice}"),
     };
     let url = redact(url);
     Error::invalid(format!(
@@ -143,32 +119,12 @@ fn unknown(url: &str, scheme: &str) -> Error {
     ))
 }
 
-/// How many letters have to change to make one word of the other, where two that
-/// changed places count as one.
-fn distance(one: &str, other: &str) -> usize {
-    let (one, other): (Vec<_>, Vec<_>) = (one.chars().collect(), other.chars().collect());
-    let mut rows = vec![(0..=other.len()).collect::<Vec<_>>()];
-    for i in 1..=one.len() {
-        let mut row = vec![i];
-        for j in 1..=other.len() {
-            let changed = rows[i - 1][j - 1] + usize::from(one[i - 1] != other[j - 1]);
-            let mut least = changed.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
-                least = least.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(least);
-        }
-        rows.push(row);
-    }
-    rows[one.len()][other.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn refused(url: &str) -> String {
-        let error = Place::new(url).unwrap_err();
+        let error = place(url).unwrap_err();
         assert_eq!(error.kind(), tenure::ErrorKind::Invalid);
         let text = error.to_string();
         assert_eq!(text.lines().count(), 1);
@@ -177,28 +133,26 @@ mod tests {
 
     #[test]
     fn known_urls() {
-        assert_eq!(Place::new("memory:").unwrap(), Place::Memory);
-        assert_eq!(Place::new("Memory://").unwrap(), Place::Memory);
-    }
-
-    #[cfg(feature = "sqlite")]
-    #[test]
-    fn sqlite_urls() {
-        let file = |path: &str, network_allowed| Place::Sqlite {
-            path: path.into(),
-            network_allowed,
-        };
-        assert_eq!(Place::new("sqlite:a.db").unwrap(), file("a.db", false));
-        assert_eq!(
-            Place::new("sqlite:/a/b c:d.db").unwrap(),
-            file("/a/b c:d.db", false)
-        );
-        assert_eq!(Place::new("sqlite:///a.db").unwrap(), file("/a.db", false));
-        let url = "sqlite:a.db?network-file-system=allow";
-        assert_eq!(Place::new(url).unwrap(), file("a.db", true));
-        assert!(refused("sqlite:").contains("sqlite:PATH"));
-        assert!(refused("sqlite://a.db").contains("write sqlite:a.db"));
-        assert!(refused("sqlite:a.db?mode=ro").contains("\"mode\""));
+        for url in ["memory:", "Memory://"] {
+            place(url).unwrap();
+        }
+        #[cfg(feature = "postgres")]
+        for scheme in ["postgres", "postgresql", "POSTGRES"] {
+            place(&format!("{scheme}://me@host/db")).unwrap();
+        }
+        #[cfg(feature = "redis")]
+        for url in [
+            "redis://h",
+            "rediss://h",
+            "redis+sentinel://h/m",
+            "redis+cluster://a,b",
+        ] {
+            place(url).unwrap();
+        }
+        #[cfg(feature = "etcd")]
+        for url in ["etcd://a:2379,b:2379", "etcds://a"] {
+            place(url).unwrap();
+        }
     }
 
     #[test]
@@ -209,7 +163,7 @@ mod tests {
         assert!(refused("postgers://h/d").contains("did you mean postgres:?"));
         let text = refused("ftp://me:hunter2@host/");
         assert!(
-            !text.contains("did you mean") && text.contains(CHOICE),
+            !text.contains("did you mean") && text.contains(&choice()),
             "{text}"
         );
         assert!(!text.contains("hunter2"), "{text}");
@@ -223,6 +177,17 @@ mod tests {
             let text = refused(&format!("{scheme}://me:hunter2@host/x"));
             assert!(text.contains("not in this version"), "{text}");
             assert!(!text.contains("hunter2"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_was_left_out_of_the_build_says_so() {
+        for kind in KINDS.iter().filter(|kind| kind.parse.is_none()) {
+            let text = refused(&format!("{}://me:hunter2@host/x", kind.schemes[0]));
+            assert!(
+                text.contains(kind.feature) && !text.contains("hunter2"),
+                "{text}"
+            );
         }
     }
 }

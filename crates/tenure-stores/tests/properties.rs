@@ -164,6 +164,7 @@ proptest! {
     }
 }
 
+#[cfg(feature = "sqlite")]
 proptest! {
     // Each case makes a file.
     #![proptest_config(cases(64))]

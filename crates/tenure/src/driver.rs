@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
@@ -24,6 +25,9 @@ use crate::words::Token;
 
 /// How many pushed changes may wait; more are dropped, since each is only a hint.
 const NOTICES_MAX: usize = 16;
+
+/// How long a tenure lasts before its record is watched.
+const WATCH_OWN_AFTER: Duration = Duration::from_millis(200);
 
 pub(crate) struct Driver {
     election: Election,
@@ -158,7 +162,7 @@ impl Driver {
                 );
                 self.shared.leader.store(Some(Arc::new(lease.clone())));
                 self.shared.events.tell(&Event::Following(lease));
-                self.start_watching();
+                self.start_watching(Duration::ZERO);
             }
             Output::Failed(operation, error) => self.failed(operation, error),
             Output::Recovered => {
@@ -186,6 +190,8 @@ impl Driver {
         self.tenure = Some(tenure.clone());
         self.shared.set_tenure(Some(tenure.clone()));
         self.shared.events.tell(&Event::Elected(tenure));
+        // A tenure that is over sooner never pays for it.
+        self.start_watching(WATCH_OWN_AFTER);
     }
 
     fn extend(&mut self, deadline: Moment) -> Option<Input> {
@@ -199,7 +205,6 @@ impl Driver {
         tracing::debug!(key = %tenure.key(), token = token.0, action = "renew", "renewed");
         let renewed = Event::Renewed { token, deadline };
         self.shared.events.tell(&renewed);
-        self.start_watching();
         None
     }
 
@@ -325,15 +330,15 @@ impl Driver {
 
     // Pushed changes
 
-    /// Begins to watch once there is something to watch: an uncontended tenure that is
-    /// over before its first renewal never pays for it.
-    fn start_watching(&mut self) {
+    /// Begins to watch after this time: the record of another, to campaign when it ends,
+    /// or our own, to stop the moment that somebody takes it against the rules.
+    fn start_watching(&mut self, after: Duration) {
         if self.watcher.is_some() || !self.shared.watches {
             return;
         }
         let shared = self.shared.clone();
         let sender = self.notices_sender.clone();
-        self.watcher = Some(tokio::spawn(watch(shared, sender)));
+        self.watcher = Some(tokio::spawn(watch(shared, sender, after)));
     }
 
     // What is shown
@@ -403,17 +408,18 @@ async fn send(store: &dyn Store, request: Request) -> Answer {
 }
 
 /// Watches for as long as the elector lives; a watch that ends is begun again.
-async fn watch(shared: Arc<Shared>, sender: mpsc::Sender<Notice>) {
+async fn watch(shared: Arc<Shared>, sender: mpsc::Sender<Notice>, after: Duration) {
     let timing = shared.settings.timing;
     let key = &shared.settings.key;
+    if !after.is_zero() {
+        let begin_at = shared.clock.now() + after;
+        shared.clock.sleep_until(begin_at).await;
+    }
     loop {
         let begun = tokio::time::timeout(timing.call_timeout, shared.store.watch(key)).await;
         if let Ok(Ok(mut notices)) = begun {
-            // What changed before the watch began was not pushed. A leader needs no
-            // look: its next renewal is one.
-            if shared.tenure().is_none() {
-                let _ = sender.try_send(Notice::Look);
-            }
+            // What changed before the watch began was not pushed.
+            let _ = sender.try_send(Notice::Look);
             while let Some(notice) = notices.next().await {
                 let _ = sender.try_send(notice);
             }

@@ -63,3 +63,31 @@ impl Fence {
         Token(self.seen.load(Ordering::Acquire))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_older_token_is_turned_away() {
+        let fence = Fence::new();
+        assert_eq!(fence.admit(Token(7)), Ok(()));
+        assert_eq!(
+            fence.admit(Token(7)),
+            Ok(()),
+            "the same tenure writes again"
+        );
+        assert_eq!(fence.admit(Token(9)), Ok(()));
+        let (token, seen) = (Token(8), Token(9));
+        assert_eq!(fence.admit(token), Err(StaleToken { token, seen }));
+        assert_eq!(fence.seen(), seen, "what was turned away leaves no trace");
+    }
+
+    #[test]
+    fn a_fence_goes_on_from_what_was_kept() {
+        let fence = Fence::raised_to(Token(5));
+        assert_eq!(fence.seen(), Token(5));
+        assert!(fence.admit(Token(4)).is_err());
+        assert!(fence.admit(Token(5)).is_ok());
+    }
+}

@@ -417,6 +417,41 @@ mod tests {
     }
 
     #[test]
+    fn a_hundred_years_are_enough() {
+        let years = |count: u64| Duration::from_secs(count * 365 * 24 * 3600);
+        let timing = Timing::with_ttl(years(100));
+        assert!(timing.check().is_ok(), "{:?}", timing.check());
+        let longer = Timing::with_ttl(years(100) + Duration::from_secs(1));
+        let text = longer.check().unwrap_err().to_string();
+        assert!(text.contains("a hundred years"), "{text}");
+    }
+
+    #[test]
+    fn what_just_fits_holds_and_a_bit_more_does_not() {
+        let mut timing = Timing {
+            drift: 0.0,
+            ..Timing::default()
+        };
+        let sum = timing.check().unwrap();
+        timing.grace += sum.available - sum.needed;
+        assert!(timing.check().is_ok());
+        timing.grace += Duration::from_nanos(1);
+        assert!(timing.check().is_err());
+    }
+
+    #[test]
+    fn the_fast_profile_and_the_waits_between_failures() {
+        let fast = Timing::fast();
+        assert_eq!(fast.ttl, Duration::from_secs(10));
+        assert_eq!(fast.retry_max(), fast.poll_every);
+        let hasty = Timing {
+            poll_every: Duration::from_millis(1),
+            ..fast
+        };
+        assert_eq!(hasty.retry_max(), hasty.retry_first());
+    }
+
+    #[test]
     fn serde_round_trip() {
         let timing = Timing::fast();
         let text = serde_json::to_string(&timing).unwrap();

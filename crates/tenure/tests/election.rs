@@ -30,12 +30,20 @@ impl Bench {
     }
 
     fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        Self::made(7, change)
+    }
+
+    fn seeded(seed: u64) -> Self {
+        Self::made(seed, |_| {})
+    }
+
+    fn made(seed: u64, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::new("k").unwrap();
         settings.timing = Timing::with_ttl(TTL);
         change(&mut settings);
         settings.check().unwrap();
         let start = Moment::from_nanos(1_000_000_000_000);
-        let election = Election::new(settings, Holder::new("me").unwrap(), 7, start);
+        let election = Election::new(settings, Holder::new("me").unwrap(), seed, start);
         Self {
             election,
             now: start,
@@ -697,6 +705,86 @@ fn one_tenure_is_enough_for_once() {
 }
 
 #[test]
+fn a_stray_record_is_no_tenure_so_once_goes_on() {
+    let mut bench = Bench::with(|settings| settings.once = true);
+    bench.step(Input::Tick);
+    let stray = Lease {
+        attempt: Some(bench.attempt().next()),
+        ..lease("me", 3)
+    };
+    bench.answer(0.1, held(stray));
+    let outputs = bench.answer(0.2, Answer::Release(Ok(Released::Released)));
+    let stops = |o: &Output| matches!(o, Output::Stopped);
+    assert!(!outputs.iter().any(stops), "{outputs:?}");
+    assert!(matches!(bench.call, Some((_, Request::Acquire(_)))));
+}
+
+#[test]
+fn an_answer_to_an_earlier_call_is_not_taken_for_one_to_a_later() {
+    let mut bench = Bench::new();
+    bench.step(Input::Tick);
+    let mine = bench.own_lease(1);
+    let (first, _) = bench.call();
+    // It hangs, is given up, and asked again.
+    bench.run_until(10.0);
+    let (second, _) = bench.call();
+    assert_ne!(first, second);
+    let outputs = bench.at(10.0, Input::Answer(first, granted(mine)));
+    assert!(outputs.is_empty(), "{outputs:?}");
+}
+
+#[test]
+fn the_waits_between_failures_grow_up_to_a_bound() {
+    // By chance each is shorter than it might be, so many runs are looked at.
+    let mut longest = [0.0_f64; 12];
+    for seed in 0..50 {
+        let mut bench = Bench::seeded(seed);
+        bench.step(Input::Tick);
+        for wait in &mut longest {
+            let failed_at = (bench.now - bench.start).as_secs_f64();
+            bench.answer(failed_at, Answer::Acquire(Err(down())));
+            while bench.call.is_none() {
+                bench.now = bench.election.next_wake().unwrap();
+                bench.step(Input::Tick);
+            }
+            let waited = (bench.now - bench.start).as_secs_f64() - failed_at;
+            *wait = wait.max(waited);
+        }
+    }
+    assert!(longest[0] <= 0.5, "the first is short: {longest:?}");
+    assert!(longest[3] > 2.0, "then they grow: {longest:?}");
+    let bound = Timing::with_ttl(TTL).poll_every.as_secs_f64();
+    assert!(longest.iter().all(|wait| *wait <= bound), "{longest:?}");
+    assert!(longest[11] > bound * 0.9, "up to the bound: {longest:?}");
+}
+
+#[test]
+fn a_read_that_fails_while_finding_out_is_not_repeated_at_once() {
+    let mut bench = Bench::new();
+    bench.step(Input::Tick);
+    bench.answer(0.1, Answer::Acquire(Err(down())));
+    bench.step(Input::Stop);
+    let outputs = bench.answer(0.2, Answer::Read(Err(down())));
+    assert!(
+        !outputs.iter().any(|o| matches!(o, Output::Call(..))),
+        "{outputs:?}"
+    );
+}
+
+#[test]
+fn a_release_is_tried_for_the_time_of_two_calls() {
+    let mut bench = Bench::new();
+    bench.elect(1);
+    bench.at(1.0, Input::Resign);
+    bench.at(1.0, Input::WorkDone(Token(1)));
+    assert!(matches!(bench.call(), (_, Request::Release(_))));
+    // The first hangs and is given up after 5 s; the second is still worth a try.
+    let outputs = bench.run_until(7.0);
+    let again = |o: &Output| matches!(o, Output::Call(_, Request::Release(_)));
+    assert!(outputs.iter().any(|(_, o)| again(o)), "{outputs:?}");
+}
+
+#[test]
 fn failures_are_told_and_so_is_the_recovery() {
     let mut bench = Bench::new();
     bench.step(Input::Tick);
@@ -718,4 +806,67 @@ fn the_same_seed_gives_the_same_run() {
         format!("{:?}", bench.run_until(500.0))
     };
     assert_eq!(run(), run());
+}
+
+/// When a follower leads after a crash at zero, on a store whose clock is as slow and whose
+/// answers are as late as they may be. The leader's last renewal was just sent.
+fn failover(timing: Timing, seed: u64, begins: Duration) -> Duration {
+    let start = Moment::from_nanos(1_000_000_000_000);
+    let ends = start + timing.call_timeout + timing.watched_term(timing.ttl);
+    let late = timing.call_timeout - Duration::from_millis(1);
+    let mut settings = Settings::new("k").unwrap();
+    settings.timing = timing;
+    let mut now = start + begins;
+    let mut election = Election::new(settings, Holder::new("next").unwrap(), seed, now);
+    let mut input = Input::Tick;
+    for _ in 0..1000 {
+        let outputs = election.step(now, input);
+        if outputs.iter().any(|o| matches!(o, Output::Begin { .. })) {
+            return now - start;
+        }
+        input = Input::Tick;
+        let call = outputs.into_iter().find_map(|output| match output {
+            Output::Call(id, Request::Acquire(request)) => Some((id, request)),
+            _ => None,
+        });
+        let Some((id, request)) = call else {
+            now = now.max(election.next_wake().unwrap());
+            continue;
+        };
+        // Judged as soon as it was sent, answered as late as an answer still counts.
+        let answer = if now >= ends {
+            let own = Lease {
+                attempt: Some(request.attempt),
+                ..lease("next", 2)
+            };
+            granted(own)
+        } else {
+            let rest = Some(ends - now);
+            held(Lease {
+                rest,
+                ..lease("dead", 1)
+            })
+        };
+        now = now + late;
+        input = Input::Answer(id, answer);
+    }
+    panic!("nobody ever led");
+}
+
+#[test]
+fn the_worst_failover_is_the_one_that_is_stated() {
+    for timing in [Timing::default(), Timing::fast()] {
+        let stated = timing.check().unwrap().failover_max;
+        let runs = (0..400).map(|seed| {
+            let begins = timing.ttl.mul_f64(seed as f64 / 400.0);
+            failover(timing, seed, begins)
+        });
+        let worst = runs.max().unwrap();
+        assert!(worst <= stated, "{worst:?} and not {stated:?}");
+        // The sum is no idle caution: chance alone keeps the worst of these runs from it.
+        assert!(
+            worst + timing.call_timeout > stated,
+            "{worst:?}, {stated:?}"
+        );
+    }
 }

@@ -99,10 +99,53 @@ async fn an_uncontended_tenure_takes_two_round_trips_and_a_renewal_one() {
         assert!(elector.is_leader());
     }
     assert_eq!(stage.store.calls(), 1, "none to ask");
-    stage.pass(Duration::from_secs(10)).await;
-    until("the renewal", || stage.store.calls() == 2).await;
     soon("the stop", elector.stop()).await;
-    assert_eq!(stage.store.calls(), 3, "one to release");
+    assert_eq!(stage.store.calls(), 2, "one to release");
+    let elector = stage.elector();
+    soon("another tenure", elector.elected()).await.unwrap();
+    stage.pass(Duration::from_millis(200)).await;
+    until("a look when the watch begins", || stage.store.calls() == 4).await;
+    stage.pass(Duration::from_secs(9)).await;
+    assert_eq!(stage.store.calls(), 4, "none until the renewal is due");
+    stage.pass(Duration::from_secs(2)).await;
+    until("the renewal", || stage.store.calls() == 5).await;
+    soon("the stop", elector.stop()).await;
+    assert_eq!(stage.store.calls(), 6, "one to release");
+}
+
+/// Whoever keeps no rules, or other ones, can take a record from its living holder: the
+/// tenure ends at once, not at the next renewal.
+#[tokio::test]
+async fn a_leader_sees_at_once_that_its_record_changed_hands() {
+    for early in [true, false] {
+        let stage = Stage::new();
+        let elector = stage.elector();
+        let tenure = soon("the tenure", elector.elected()).await.unwrap();
+        if !early {
+            stage.pass(Duration::from_millis(200)).await;
+            until("the look", || stage.store.calls() == 2).await;
+        }
+        let usurper = Holder::new("usurper").unwrap();
+        let key = Key::new("k").unwrap();
+        stage.store.inner.delete(&key);
+        let request = AcquireRequest {
+            key,
+            holder: usurper.clone(),
+            ttl: Duration::from_secs(30),
+            attempt: Attempt::first(7),
+            ended: None,
+        };
+        let taken = stage.store.inner.acquire(&request).await.unwrap();
+        assert!(matches!(taken, Acquired::Granted(_)));
+        stage.pass(Duration::from_millis(200)).await;
+        let reason = soon("the end", tenure.ended()).await;
+        match reason {
+            EndReason::Superseded { holder, .. } => assert_eq!(holder, usurper),
+            // The push of the deletion may win the race.
+            reason => assert!(!early && reason == EndReason::RecordDeleted, "{reason}"),
+        }
+        elector.stop().await;
+    }
 }
 
 #[tokio::test]
@@ -120,6 +163,8 @@ async fn is_leader_is_right_even_if_nothing_was_scheduled() {
     stage.clock.advance(Duration::from_millis(699));
     assert!(tenure.is_valid());
     assert_eq!(tenure.remaining(), Duration::from_millis(1));
+    assert_eq!(tenure.deadline(), stage.clock.now() + tenure.remaining());
+    assert_eq!(tenure.ttl(), TTL);
     stage.clock.advance(Duration::from_millis(1));
     assert!(!elector.is_leader());
     assert_eq!(elector.remaining(), Duration::ZERO);

@@ -90,4 +90,17 @@ async fn every_metric_has_its_name_and_its_value() {
         "operation=renew,outcome=unknown,store=memory",
     );
     has(names::TENURE_SECONDS, "reason=expired");
+    // It may have led once more, for a moment, before it was stopped.
+    let tenures = stopped.iter().filter(|(name, _)| {
+        name.starts_with(names::TENURE_SECONDS) && name.contains("reason=expired")
+    });
+    for (name, value) in tenures {
+        let DebugValue::Histogram(lengths) = value else {
+            panic!("{name} is {value:?}");
+        };
+        assert!(
+            lengths.iter().all(|length| length.into_inner() > 0.1),
+            "{lengths:?}"
+        );
+    }
 }

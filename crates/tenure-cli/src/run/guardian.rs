@@ -41,6 +41,8 @@ pub struct Plan {
 /// The guardian as its parent sees it.
 #[derive(Debug)]
 pub struct Guardian {
+    /// Its number.
+    pub pid: Pid,
     /// The line to it.
     pub socket: UnixStream,
 }
@@ -65,7 +67,10 @@ impl Guardian {
                 drop(ours);
                 live(theirs, plan)
             }
-            ForkResult::Parent { .. } => Ok(Self { socket: ours }),
+            ForkResult::Parent { child } => Ok(Self {
+                pid: child,
+                socket: ours,
+            }),
         }
     }
 }

@@ -25,16 +25,17 @@ use crate::{logging, output};
 /// How often killing is tried, 2 ms apart, before it is given up.
 const KILL_TRIES: u32 = 2_500;
 
-/// How often we look whether the guardian has left, 0.2 ms apart.
-const BURY_TRIES: u32 = 5_000;
+/// How long we wait for a guardian that was told to leave.
+const BURY_MAX: Duration = Duration::from_secs(1);
 
 /// Runs the command once. Must be called before any thread starts.
 pub fn run(job: &Job, supervised: bool) -> Ended {
     match prepare(job, supervised) {
         Ok((run, opener)) => {
+            let guardian = run.guardian.pid;
             let ended = run.go(opener);
             // The line is closed, so the guardian leaves; nobody else should have to bury it.
-            tree::bury(BURY_TRIES);
+            tree::bury(guardian, BURY_MAX);
             ended
         }
         Err(failure) => {

@@ -7,8 +7,11 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid, getsid};
@@ -207,20 +210,23 @@ pub fn kill_all(home: Pid, tries: u32) -> bool {
                 Waited::Ended(..) | Waited::Stopped(..) => {}
             }
         }
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(2));
     }
     false
 }
 
-/// Waits for children that are about to end, at most `tries` times 0.2 ms.
-pub fn bury(tries: u32) {
-    for _ in 0..tries {
-        match wait_one() {
-            Waited::NoneLeft => return,
-            Waited::Nothing => std::thread::sleep(std::time::Duration::from_micros(200)),
-            Waited::Ended(..) | Waited::Stopped(..) => {}
-        }
+/// Waits for this child, which is about to end, and for whoever became a child beside it.
+pub fn bury(child: Pid, patience: Duration) {
+    // Not by polling: a sleep is longer than what the child still has to do.
+    let Some(pid) = rustix::process::Pid::from_raw(child.as_raw()) else {
+        return;
+    };
+    if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) {
+        let mut fds = [PollFd::new(handle.as_fd(), PollFlags::POLLIN)];
+        let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+        let _ = poll(&mut fds, timeout);
     }
+    while let Waited::Ended(..) | Waited::Stopped(..) = wait_one() {}
 }
 
 #[cfg(test)]

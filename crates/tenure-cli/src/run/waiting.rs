@@ -134,9 +134,8 @@ impl Known {
     }
 
     /// Whether the store has never answered and was given time enough to.
-    fn is_unreachable(&self, job: &Job) -> bool {
-        let waited = BootClock.now() - self.since;
-        !self.answered && self.failures >= FAILURES_MIN && waited >= job.timing.ttl
+    fn is_unreachable(&self, now: Moment, ttl: Duration) -> bool {
+        !self.answered && self.failures >= FAILURES_MIN && now - self.since >= ttl
     }
 
     /// Takes in what the elector tells; says if the wait is over.
@@ -152,7 +151,9 @@ impl Known {
                 let fixable = error.kind() != ErrorKind::Unavailable;
                 self.error = Some(error);
                 self.failures += 1;
-                let over = fixable || job.wait == Wait::Not || self.is_unreachable(job);
+                let over = fixable
+                    || job.wait == Wait::Not
+                    || self.is_unreachable(BootClock.now(), job.timing.ttl);
                 over.then(|| self.give_up(job))
             }
             Event::Recovered => {
@@ -205,5 +206,34 @@ impl Known {
             }
             _ => eprintln!("tenure: waiting for {key}: the store has not answered yet"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_unreachable_after_a_ttl_of_several_failures_without_an_answer() {
+        let ttl = Duration::from_secs(30);
+        let known = |failures, answered| Known {
+            failures,
+            answered,
+            ..Known::new()
+        };
+        let after = |known: &Known, seconds| {
+            let now = known.since + Duration::from_secs(seconds);
+            known.is_unreachable(now, ttl)
+        };
+        assert!(after(&known(3, false), 30));
+        assert!(!after(&known(3, false), 29), "an outage may be short");
+        assert!(
+            !after(&known(2, false), 3600),
+            "this process may have been stopped"
+        );
+        assert!(
+            !after(&known(9, true), 3600),
+            "it has answered, and will again"
+        );
     }
 }

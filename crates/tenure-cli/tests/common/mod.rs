@@ -18,6 +18,7 @@ pub const BOUND: Duration = Duration::from_secs(30);
 /// A folder with a store of its own.
 pub struct Place {
     folder: tempfile::TempDir,
+    url: Option<String>,
 }
 
 /// A `tenure` process that is not left behind.
@@ -64,6 +65,15 @@ impl Place {
     pub fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
+            url: None,
+        }
+    }
+
+    /// A folder whose store is the server of this URL.
+    pub fn on(url: impl Into<String>) -> Self {
+        Self {
+            url: Some(url.into()),
+            ..Self::new()
         }
     }
 
@@ -72,7 +82,8 @@ impl Place {
     }
 
     pub fn store_url(&self) -> String {
-        format!("sqlite:{}", self.path("state/leases.db").display())
+        let file = || format!("sqlite:{}", self.path("state/leases.db").display());
+        self.url.clone().unwrap_or_else(file)
     }
 
     /// The command with nothing of the tester's own environment, on this place's store.

@@ -1,0 +1,4 @@
+if holder then
+  return lease('held')
+end
+return { 'free' }
