@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use redis::Value;
 use tenure::{Attempt, Error, Holder, HolderRequest, Key, Lease, Result, Token, Version};
 
+use crate::failure::is_refused_in_script;
 use crate::names::Names;
 use crate::said::text;
 
@@ -56,7 +57,7 @@ impl Answer {
             Some(why) if why.starts_with("WRONGTYPE") => Error::corrupt(format!(
                 "the Redis key \"{name}\" has a value of the wrong type: {MEND}"
             )),
-            Some(why) if why.contains("NOPERM") || why.contains("can't run this command") => {
+            Some(why) if why.contains("NOPERM") || is_refused_in_script(why) => {
                 Error::misconfigured(format!(
                     "the user may not read the Redis key \"{name}\": see what is needed with `tenure schema --store …`"
                 ))

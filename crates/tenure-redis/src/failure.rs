@@ -134,11 +134,16 @@ fn of_code(place: Place<'_>, code: &str, detail: &str) -> Option<Error> {
                 shown(code, detail)
             )))
         }
-        "ERR" if detail.contains("can't run this command") => Some(Error::misconfigured(format!(
+        "ERR" if is_refused_in_script(detail) => Some(Error::misconfigured(format!(
             "the user lacks a right on Redis at {server}: {SCHEMA}"
         ))),
         _ => None,
     }
+}
+
+/// Whether a script was refused a command or a key, as Redis 6 and as Valkey say it.
+pub(crate) fn is_refused_in_script(said: &str) -> bool {
+    said.contains("can't run this command") || said.contains("ACL failure in script")
 }
 
 /// The server's text, without what it may repeat of our arguments, in one line.
