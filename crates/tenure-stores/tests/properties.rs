@@ -146,8 +146,11 @@ proptest! {
     fn no_password_is_shown(url in url_with_password()) {
         let shown = redact(&url);
         prop_assert!(!shown.contains(PASSWORD), "{} is shown as {}", url, shown);
-        let error = check(&url).unwrap_err().to_string();
-        prop_assert!(!error.contains(PASSWORD), "{}: {}", url, error);
+        // Where its store is built in, some are good URLs.
+        if let Err(error) = check(&url) {
+            let error = error.to_string();
+            prop_assert!(!error.contains(PASSWORD), "{}: {}", url, error);
+        }
     }
 
     #[test]
