@@ -3,20 +3,26 @@
 /// Makes one `#[test]` per clause for a [`Harness`](crate::Harness): how a store joins.
 ///
 /// A store cannot leave a clause out, and gets each new one by itself. For two
-/// harnesses in one file put each line into a module of its own.
+/// harnesses in one file put each line into a module of its own. Where the server cannot
+/// be had on most machines, `conformance!(Mine, ignore = "why")` leaves all clauses for
+/// `cargo test -- --ignored`, and the runner counts them as ignored.
 #[macro_export]
 macro_rules! conformance {
     ($harness:ty) => {
-        $crate::__clauses!(__tests $harness);
+        $crate::__clauses!(__tests $harness, cfg(test));
+    };
+    ($harness:ty, ignore = $reason:literal) => {
+        $crate::__clauses!(__tests $harness, ignore = $reason);
     };
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __tests {
-    ([$harness:ty] $($module:ident { $($clause:ident)* })*) => {
+    ([$harness:ty, $attribute:meta] $($module:ident { $($clause:ident)* })*) => {
         $($(
             #[test]
+            #[$attribute]
             fn $clause() {
                 $crate::run::<$harness>(stringify!($clause));
             }

@@ -1,4 +1,4 @@
-//! From a URL to a store: `sqlite:PATH`, `postgres://…`, `redis://…`, `etcd://…`, `memory:`,
+//! From a URL to a store: `sqlite:PATH`, `postgres://…`, `redis://…`, `etcd://…`, `s3://…`, `memory:`,
 //! or none for the user's own file.
 //!
 //! ```

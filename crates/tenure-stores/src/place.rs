@@ -86,3 +86,18 @@ server!(
     tenure_redis::RedisStore
 );
 server!("etcd", tenure_etcd::EtcdOptions, tenure_etcd::EtcdStore);
+server!(
+    "sqlserver",
+    tenure_sqlserver::SqlServerOptions,
+    tenure_sqlserver::SqlServerStore
+);
+server!(
+    "kubernetes",
+    tenure_kubernetes::KubernetesOptions,
+    tenure_kubernetes::KubernetesStore
+);
+server!(
+    "object",
+    tenure_object::ObjectOptions,
+    tenure_object::BucketStore
+);

@@ -47,21 +47,14 @@ const KINDS: &[Kind] = &[
     Kind { schemes: &["postgres", "postgresql"], form: "postgres://USER@HOST/DATABASE", feature: "postgres", parse: with!("postgres", url!(tenure_postgres::PostgresOptions)) },
     Kind { schemes: &["redis", "rediss", "redis+sentinel", "redis+cluster"], form: "redis://HOST", feature: "redis", parse: with!("redis", url!(tenure_redis::RedisOptions)) },
     Kind { schemes: &["etcd", "etcds"], form: "etcd://HOST,HOST", feature: "etcd", parse: with!("etcd", url!(tenure_etcd::EtcdOptions)) },
+    Kind { schemes: &["sqlserver", "mssql"], form: "sqlserver://USER@HOST/DATABASE", feature: "sqlserver", parse: with!("sqlserver", url!(tenure_sqlserver::SqlServerOptions)) },
+    Kind { schemes: &["kubernetes", "k8s"], form: "kubernetes://NAMESPACE", feature: "kubernetes", parse: with!("kubernetes", url!(tenure_kubernetes::KubernetesOptions)) },
+    Kind { schemes: &["s3", "gs", "az"], form: "s3://BUCKET/PREFIX", feature: "object", parse: with!("object", url!(tenure_object::ObjectOptions)) },
     Kind { schemes: &["memory"], form: "memory:", feature: "", parse: Some(Memory::parse) },
 ];
 
 /// The stores that the design names and that this version does not have.
-const TO_COME: [&str; 9] = [
-    "s3",
-    "gs",
-    "az",
-    "kubernetes",
-    "k8s",
-    "sqlserver",
-    "mssql",
-    "tenure",
-    "tenures",
-];
+const TO_COME: [&str; 2] = ["tenure", "tenures"];
 
 /// Takes the URL apart. Nothing is opened.
 pub(crate) fn place(url: &str) -> Result<Box<dyn Place>> {
@@ -149,8 +142,24 @@ mod tests {
         ] {
             place(url).unwrap();
         }
+        #[cfg(feature = "object")]
+        for url in ["s3://bucket/prefix", "gs://bucket", "az://container/a/b"] {
+            place(url).unwrap();
+        }
         #[cfg(feature = "etcd")]
         for url in ["etcd://a:2379,b:2379", "etcds://a"] {
+            place(url).unwrap();
+        }
+        #[cfg(feature = "kubernetes")]
+        for url in ["kubernetes://jobs", "k8s://", "K8S://jobs?context=prod"] {
+            place(url).unwrap();
+        }
+    }
+
+    #[cfg(feature = "sqlserver")]
+    #[test]
+    fn known_sqlserver_urls() {
+        for url in ["sqlserver://me@h/db", "mssql://me@h:1434/db?schema=ha"] {
             place(url).unwrap();
         }
     }

@@ -5,10 +5,14 @@
 #[cfg(not(unix))]
 compile_error!("the testbed starts servers as processes of a Unix");
 
+mod azurite;
 mod certs;
 mod clock;
 mod connection;
 mod etcd;
+mod https;
+mod kubernetes;
+mod minio;
 mod pgbouncer;
 mod ports;
 mod postgres;
@@ -24,9 +28,12 @@ mod server;
 mod wait;
 mod wire;
 
+pub use azurite::Azurite;
 pub use certs::Certs;
 pub use clock::ClockFault;
 pub use etcd::{Etcd, EtcdOptions};
+pub use kubernetes::{Kubernetes, KubernetesOptions, built_for_kubernetes};
+pub use minio::{AccessKey, Minio};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Postgres, PostgresOptions};
 pub use proxy::{Cut, Direction, Proxy, Traffic};

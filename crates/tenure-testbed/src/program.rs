@@ -106,3 +106,22 @@ pub(crate) fn missing_library() {
     assert!(!is_ci(), "{text}");
     say(&format!("NOT RUN: {text}"));
 }
+
+/// Says that a server was not built yet, as for one that is not installed.
+pub(crate) fn not_built(name: &str, script: &str) {
+    let text = format!("{name} was not built on this machine: run {script}");
+    assert!(!is_ci(), "{text}");
+    say(&format!("NOT RUN: {text}"));
+}
+
+/// A program that one of the build scripts has put into the cache folder.
+pub(crate) fn built(name: &str) -> Option<PathBuf> {
+    let folder = |name: &str| env::var_os(name).filter(|folder| !folder.is_empty());
+    let cache = match (folder("XDG_CACHE_HOME"), folder("HOME")) {
+        (Some(cache), _) => PathBuf::from(cache),
+        (None, Some(home)) => Path::new(&home).join(".cache"),
+        (None, None) => return None,
+    };
+    let program = cache.join("tenure/testbed").join(name);
+    program.is_file().then_some(program)
+}
