@@ -162,7 +162,7 @@ impl Driver {
                 );
                 self.shared.leader.store(Some(Arc::new(lease.clone())));
                 self.shared.events.tell(&Event::Following(lease));
-                self.start_watching(Duration::ZERO);
+                self.start_watching(Moment::ZERO);
             }
             Output::Failed(operation, error) => self.failed(operation, error),
             Output::Recovered => {
@@ -178,6 +178,8 @@ impl Driver {
     fn begin(&mut self, lease: Lease, deadline: Moment) {
         let grace = self.shared.settings.timing.grace;
         let clock = self.shared.clock.clone();
+        // A tenure that is over sooner never pays for it.
+        let watch_from = clock.now() + WATCH_OWN_AFTER;
         tracing::info!(
             key = %lease.key, holder = %lease.holder, token = lease.token.0,
             action = "elected", "this process leads"
@@ -190,8 +192,7 @@ impl Driver {
         self.tenure = Some(tenure.clone());
         self.shared.set_tenure(Some(tenure.clone()));
         self.shared.events.tell(&Event::Elected(tenure));
-        // A tenure that is over sooner never pays for it.
-        self.start_watching(WATCH_OWN_AFTER);
+        self.start_watching(watch_from);
     }
 
     fn extend(&mut self, deadline: Moment) -> Option<Input> {
@@ -330,15 +331,15 @@ impl Driver {
 
     // Pushed changes
 
-    /// Begins to watch after this time: the record of another, to campaign when it ends,
+    /// Begins to watch from this moment on: the record of another, to campaign when it ends,
     /// or our own, to stop the moment that somebody takes it against the rules.
-    fn start_watching(&mut self, after: Duration) {
+    fn start_watching(&mut self, from: Moment) {
         if self.watcher.is_some() || !self.shared.watches {
             return;
         }
         let shared = self.shared.clone();
         let sender = self.notices_sender.clone();
-        self.watcher = Some(tokio::spawn(watch(shared, sender, after)));
+        self.watcher = Some(tokio::spawn(watch(shared, sender, from)));
     }
 
     // What is shown
@@ -408,13 +409,10 @@ async fn send(store: &dyn Store, request: Request) -> Answer {
 }
 
 /// Watches for as long as the elector lives; a watch that ends is begun again.
-async fn watch(shared: Arc<Shared>, sender: mpsc::Sender<Notice>, after: Duration) {
+async fn watch(shared: Arc<Shared>, sender: mpsc::Sender<Notice>, from: Moment) {
     let timing = shared.settings.timing;
     let key = &shared.settings.key;
-    if !after.is_zero() {
-        let begin_at = shared.clock.now() + after;
-        shared.clock.sleep_until(begin_at).await;
-    }
+    shared.clock.sleep_until(from).await;
     loop {
         let begun = tokio::time::timeout(timing.call_timeout, shared.store.watch(key)).await;
         if let Ok(Ok(mut notices)) = begun {
