@@ -47,4 +47,9 @@ pub const FOUND: &[Finding] = &[
                rest short",
         shown_by: ("orders", 2_283),
     },
+    Finding {
+        what: "one that resigned took the lease back when the record of a leader before it was \
+               pushed late: a record of another ended the rest, however old it was",
+        shown_by: ("everything", 7_140_299_843),
+    },
 ];

@@ -624,6 +624,30 @@ fn the_late_echo_of_an_own_renewal_does_not_end_the_rest() {
 }
 
 #[test]
+fn the_late_echo_of_an_earlier_leader_does_not_end_the_rest() {
+    let mut bench = Bench::new();
+    bench.elect(2);
+    bench.at(1.0, Input::Resign);
+    bench.at(1.1, Input::WorkDone(Token(2)));
+    bench.answer(1.2, Answer::Release(Ok(Released::Released)));
+    bench.step(Input::Notice(Notice::Held(lease("other", 1))));
+    bench.step(Input::Notice(Notice::Free));
+    assert!(bench.run_until(30.0).is_empty(), "it rests");
+}
+
+#[test]
+fn a_new_leader_that_frees_the_lease_ends_the_rest() {
+    let mut bench = Bench::new();
+    bench.elect(2);
+    bench.at(1.0, Input::Resign);
+    bench.at(1.1, Input::WorkDone(Token(2)));
+    bench.answer(1.2, Answer::Release(Ok(Released::Released)));
+    bench.step(Input::Notice(Notice::Held(lease("other", 3))));
+    bench.step(Input::Notice(Notice::Free));
+    assert!(bench.call.is_some(), "it asks at once");
+}
+
+#[test]
 fn a_call_that_fails_during_a_rest_does_not_end_it() {
     let mut bench = Bench::new();
     bench.elect(1);

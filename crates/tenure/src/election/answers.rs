@@ -126,8 +126,9 @@ impl Election {
             Duration::ZERO
         };
         let ours = self.is_ours(&lease);
-        // The record of one's own last tenure, pushed late, is no new leader.
-        self.resting &= ours;
+        // The record of one's own last tenure, or of one before it, pushed late, is no new
+        // leader.
+        self.resting = self.resting.filter(|last| ours || lease.token < *last);
         self.seen = Some(Seen {
             holder: lease.holder.clone(),
             token: lease.token,
@@ -206,12 +207,12 @@ impl Election {
             }
             (Phase::Campaigning { .. }, Notice::Held(lease)) => {
                 let at = self.see(now, lease);
-                if let (Phase::Campaigning { ask_at }, false) = (&mut self.phase, self.resting) {
+                if let (Phase::Campaigning { ask_at }, None) = (&mut self.phase, self.resting) {
                     *ask_at = (*ask_at).min(at);
                 }
             }
             (Phase::Campaigning { ask_at }, Notice::Free | Notice::Look) => {
-                if !self.resting {
+                if self.resting.is_none() {
                     *ask_at = (*ask_at).min(now);
                     self.look_again = self.pending.is_some();
                 }

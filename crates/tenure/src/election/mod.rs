@@ -49,8 +49,9 @@ pub struct Election {
     seen: Option<Seen>,
     /// A tenure of ours whose work may not have stopped: it is not released, it runs out.
     runs_out: Option<Lease>,
-    /// It resigned, and leaves the free lease to others until it asks again.
-    resting: bool,
+    /// It resigned a tenure with this token, and leaves the free lease to others until it
+    /// asks again.
+    resting: Option<Token>,
     /// How many tenures have begun.
     tenures: u64,
     /// A notice came while a call was under way: its answer may be older.
@@ -76,7 +77,7 @@ impl Election {
             failures: 0,
             seen: None,
             runs_out: None,
-            resting: false,
+            resting: None,
             tenures: 0,
             look_again: false,
             stopping: false,
@@ -348,7 +349,12 @@ impl Election {
 
     fn ended(&mut self, reason: EndReason) {
         self.look_again = false;
-        self.resting = reason.rests();
+        self.resting = match &self.phase {
+            Phase::Leading(leading) | Phase::Draining(leading, _) if reason.rests() => {
+                Some(leading.lease.token)
+            }
+            _ => None,
+        };
         self.outputs.push(Output::End(reason));
     }
 
