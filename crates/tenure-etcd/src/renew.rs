@@ -213,3 +213,25 @@ impl EtcdStore {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No real etcd can be made to answer so at will: a leader that was replaced and does
+    /// not know it keeps a lease alive that its successor may have ended.
+    #[test]
+    fn a_renewal_counts_on_no_keep_alive_of_an_earlier_term() {
+        let kept = |term| Kept::Alive { seconds: 9, term };
+        let read = |raft_term| ResponseHeader {
+            raft_term,
+            ..ResponseHeader::default()
+        };
+        let proof = |term, header: Option<&ResponseHeader>| Proof::of(kept(term), header);
+        assert!(proof(3, Some(&read(4))) == Proof::Unproven);
+        assert!(proof(4, Some(&read(4))) == Proof::Lives { seconds: 9 });
+        assert!(proof(5, Some(&read(4))) == Proof::Lives { seconds: 9 });
+        assert!(proof(5, None) == Proof::Unproven);
+        assert!(Proof::of(Kept::Gone, Some(&read(4))) == Proof::Gone);
+    }
+}

@@ -10,8 +10,8 @@
 //! of the content alone: a leader that writes what its predecessor has written, with
 //! another token in the metadata, makes the version that the predecessor knows.
 //!
-//! The bucket has to compare (`If-Match`, `If-None-Match`), which `tenure doctor` finds
-//! out. Keep what is fenced small, such as the manifest of a log, and name large objects in
+//! The bucket has to compare (`If-Match`, `If-None-Match`), which `tenure init`
+//! proves. Keep what is fenced small, such as the manifest of a log, and name large objects in
 //! it: a new leader rewrites it to raise its fence.
 
 use std::sync::Arc;
